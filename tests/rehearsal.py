@@ -1,29 +1,27 @@
-"""The paper's tables and figures on made-up archives: what somebody with the real ones will see, short of the numbers.
+"""The paper's main table and figures on made-up archives: what somebody with the real ones will see, short of the numbers.
 
-    python tests/rehearsal.py FOLDER --whole          # all tables and figures: 425 cells of about 10 s of processor time
+    python tests/rehearsal.py FOLDER                  # all methods, ratios and sets: 384 cells of about 10 s of processor time
     python tests/rehearsal.py FOLDER --sets voc2012 --methods asl,dicap --ratios 0.05 --seeds 1
 
 VOC 2012, COCO 2014, NUS-WIDE and AWA2 are made up in their published layout below FOLDER/archives, as generated photographs that
 show a patch of its own place and colour for each label. In a clone of this checkout, FOLDER/clone, a network of three layers and
 short stages take the place of the published ones; the commands are those of docs/paper.md. It fails unless every
-cell, every number of the tables and every figure is there, and nothing runs when a sweep is asked again.
+cell, every number of the table and both figures are there, and nothing runs when the sweep is asked again.
 """
 
 import argparse
-import atexit
 import colorsys
 import csv
 import io
 import json
 import re
-import resource
-import time
 from collections.abc import Sequence
+from inspect import signature
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
-from repository.test_pipeline import Clone, checkout
+from repository.test_pipeline import checkout
 
 from dicap.data.sources.benchmarks import voc
 from dicap.data.sources.benchmarks.nuswide import CONCEPTS
@@ -117,98 +115,49 @@ def awa2(root: Path, counts: tuple[int, int]) -> None:
 
 
 ARCHIVES = {"voc2012": voc2012, "coco2014": coco2014, "nuswide": nuswide, "awa2": awa2}
-AXES = {"method": "bce,asl,mld,top1,topk,iat,drml,cap,pclp,bbam,d2l,dicap", "ratio": "0.05,0.1,0.15,0.2", "seed": "1,2"}
-
-
-def sweep(clone: Clone, grid: str, common: list[str], axes: list[str], count: int, jobs: int) -> None:
-    """Run a grid of `count` cells as a user types it, and ask again: every cell is there, and nothing runs."""
-    words = ["dicap-stage", "sweep", f"experiments/{grid}.yaml", *common, *(word for axis in axes for word in ("-S", axis))]
-    begin = time.monotonic()
-    clone.run(*words, "--jobs", str(1 if grid == "cost" else jobs))
-    listed = clone.run(*words, "--dry-run").splitlines()
-    assert f": {count} cells, {count} finished, 0 to run" in listed[0] and len(listed) == count + 1, listed
-    assert clone.run(*words).startswith(listed[0]) and len(clone.run(*words).splitlines()) < 3
-    print(f"{common[1]} {grid}: {time.monotonic() - begin:.0f} s, {listed[0]}", flush=True)
-
-
-def complete(table: Path, rows: Sequence[str], columns: int, runs: int = 1) -> None:
-    """Fail unless a table has a mean of so many runs in each of `rows` and columns, and a Delta where it has one."""
-    parts = [list(csv.DictReader(io.StringIO(part))) for part in re.split("(?m)^(?=dataset,)", table.read_text())[1:]]
-    lines = [line | {"row": line["row"].split(" ")[0]} for part in parts for line in part]
-    wanted = [line for line in lines if line["row"] in rows]
-    assert len(wanted) == len(rows) * columns and {line["row"] for line in wanted} == {*rows}, table.read_text()
-    for line in wanted:
-        assert line["mean"] and int(line["n"]) >= runs, line
-        assert line["delta"] or line["row"] != "dicap" or table.stem != "main" or len(rows) == 1, line
+METHODS = "bce,asl,mld,top1,topk,iat,drml,cap,pclp,bbam,d2l,dicap"
 
 
 def rehearse(
     place: Path,
-    sets: Sequence[str] = tuple(ARCHIVES),
-    choices: dict[str, str] | None = None,
-    *,
+    sets: str = ",".join(ARCHIVES),
+    methods: str = METHODS,
+    ratios: str = "0.05,0.1,0.15,0.2",
+    seeds: str = "1,2",
     counts: tuple[int, int] = (200, 80),
-    jobs: int = 2,
-    whole: bool = False,
-) -> Clone:
-    """Table 1 and Figures 1c and 3 of some data sets; with `whole` the other tables and figures too.
+) -> str:
+    """Table 1, as it is printed, after Figures 1c and 3 of each data set.
 
     Args:
-        choices: axes of the grid: values of `method`, `ratio` and `seed`, divided by commas.
+        sets, methods, ratios, seeds: divided by commas.
+        counts: of training and test images.
     """
-    clone, choices = checkout(place / "clone", SHORT), AXES | (choices or {})
-    methods, ratios, seeds = (choices[key].split(",") for key in ("method", "ratio", "seed"))
-    two = [f"ratio={','.join(ratios[:2])}", "seed=1"]
-    for dataset in sets:
-        ARCHIVES[dataset](place / "archives" / dataset, counts)
-        grids = [("paper", [f"{key}={value}" for key, value in choices.items()], len(methods) * len(ratios) * len(seeds))]
-        panels = ["1c", "3"]
-        if whole:
-            grids += [("cost", ["method=d2l,dicap"], 2)]
-        if whole and dataset in ("coco2014", "nuswide"):
-            grids += [("ablation", two, 7 * len(ratios[:2]))]
-        if whole and dataset == "coco2014":
-            every = [f"ratio={choices['ratio']}", "seed=1"]
-            grids += [("weighting", every, 5 * len(ratios)), ("stability", every, len(ratios))]
-            panels += ["1a", "1b", "1d"]
-        for name, axes, count in grids:
-            sweep(clone, name, ["--dataset", dataset, "-S", f"data_root={place / 'archives' / dataset}"], axes, count, jobs)
-        for panel in panels:
-            ratio = ["--ratio", ratios[0]] if panel in ("1a", "1c", "3") else []
-            clone.run("dicap-stage", "figures", panel, "--dataset", dataset, *ratio, "--out", f"figures/{dataset}")
-        drawn = {path.name for path in (clone.folder / "figures" / dataset).glob("figure*") if path.stat().st_size}
-        assert drawn == {f"figure{panel}.{ending}" for panel in panels for ending in ("svg", "pdf")}, drawn
-    both = [dataset for dataset in sets if dataset in ("coco2014", "nuswide")]
-    expected = {"main": (methods, len(sets) * len(ratios), len(seeds))}
-    if whole:
-        expected |= {"cost": (["d2l", "dicap"], len(sets) * len(ratios))}  # minutes: a processor has no device memory
-    if whole and both:
-        steps = ["baseline", "dcw", "dcw_hard", "dth", "urrl", "wcl", "fte"]
-        expected |= {"ablation": (steps, len(both) * len(ratios[:2]))}
-    if whole and "coco2014" in sets:
-        expected |= {"weighting": (["uniform", "confidence", "labeled", "estimated", "optimal"], len(ratios))}
-    for name, wanted in expected.items():
-        print(clone.run("dicap-stage", "table", name), flush=True)
-        complete(clone.folder / "tables" / f"{name}.csv", *wanted)
-    return clone
-
-
-def say_cost(begin: float) -> None:
-    """Minutes since `begin`, and of processor time of this process and all that it started."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    minutes = sum(each.ru_utime + each.ru_stime for each in used) / 60
-    print(f"{(time.monotonic() - begin) / 60:.1f} minutes, {minutes:.1f} of processor time")
+    clone, runs = checkout(place / "clone", SHORT), len(seeds.split(","))
+    cells = len(methods.split(",")) * len(ratios.split(","))
+    for dataset in sets.split(","):
+        root = place / "archives" / dataset
+        ARCHIVES[dataset](root, counts)
+        axes = [f"data_root={root}", f"method={methods}", f"ratio={ratios}", f"seed={seeds}"]
+        sweep = ["dicap-stage", "sweep", "experiments/paper.yaml", "--dataset", dataset]
+        sweep += [word for axis in axes for word in ("-S", axis)]
+        clone.run(*sweep)
+        assert f": {cells * runs} cells, {cells * runs} finished, 0 to run" in clone.run(*sweep)
+        for panel in ("1c", "3") if "dicap" in methods.split(",") else ():
+            ratio, out = ratios.split(",")[0], f"figures/{dataset}"
+            clone.run("dicap-stage", "figures", panel, "--dataset", dataset, "--ratio", ratio, "--out", out)
+            assert all((clone.folder / out / f"figure{panel}.{ending}").stat().st_size for ending in ("svg", "pdf"))
+    shown = clone.run("dicap-stage", "table", "main")
+    table = (clone.folder / "tables" / "main.csv").read_text()
+    parts = [csv.DictReader(io.StringIO(part)) for part in re.split("(?m)^(?=dataset,)", table)[1:]]
+    lines = [line for part in parts for line in part if line["mean"]]
+    assert len(lines) == cells * len(sets.split(",")) and all(int(line["n"]) == runs for line in lines), table
+    return shown
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("place", type=Path)
-    parser.add_argument("--sets", default=",".join(ARCHIVES))
-    for axis, values in AXES.items():
-        parser.add_argument(f"--{axis}s", dest=axis, default=values)
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--whole", action="store_true", help="the other tables and figures too")
-    given = parser.parse_args()
-    axes = {axis: getattr(given, axis) for axis in AXES}
-    atexit.register(say_cost, time.monotonic())  # called last, when the server of processes has ended
-    rehearse(given.place.resolve(), given.sets.split(","), axes, jobs=given.jobs, whole=given.whole)
+    for name in ("sets", "methods", "ratios", "seeds"):
+        parser.add_argument(f"--{name}", default=signature(rehearse).parameters[name].default)
+    given = vars(parser.parse_args())
+    print(rehearse(given.pop("place").resolve(), **given))

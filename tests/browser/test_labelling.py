@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from dicap.photos.pages.labelling import Question, batch_key, write_labelling_page
-from dicap.photos.readers.read import Given, read_added
+from dicap.photos.readers.read import read_added
 
 NAMES = ["<b>\"tag\" & 'co'</b>", "100 %", "猫 кошка قط", "a, b", "</script><script>alert(1)</script>", "plain", "p\u0301lain"]
 FILES = ['we "are" <i>.png', "50%25.png", "dossier/été 猫.png", "a,b\nc.png", "&amp;.png", "=1+1.png"]
@@ -44,22 +44,6 @@ def name_of(page):
     return page.locator("#name").text_content()
 
 
-def test_strange_names_look_right_and_come_back_as_they_were(reader, tmp_path):
-    path, questions = page_of(tmp_path / "page")
-    page = reader.open(path)
-    expected = {}
-    for question in questions:
-        assert name_of(page) == question.id
-        assert sorted(page.locator("#chips bdi").all_text_contents()) == sorted(NAMES)
-        page.keyboard.press("1")
-        page.keyboard.press("2")
-        expected[question.id] = sorted(normalize("NFC", name) for name in on(page))  # as names of classes are kept
-        page.keyboard.press("Enter")
-    assert downloaded(reader, page, tmp_path / "labels.csv") == expected
-    assert page.locator("script").count() == len(FILES) + 2, "no name became an element"
-    assert not reader.left(tmp_path / "page")
-
-
 def test_a_name_typed_to_its_end_is_found_first(reader, tmp_path):
     names = ["cart", "Cat", "cats", "cat", "sea cat"]
     path = tmp_path / "page" / "index.html"
@@ -85,63 +69,6 @@ def test_every_batch_and_download_has_a_name_of_its_own(reader, tmp_path):
             names.append(reader.download(page, tmp_path / "labels.csv"))
             assert names[-1] in page.locator("#command").text_content().split()
     assert len({*names}) == 6
-
-
-def test_a_new_class_is_said_to_need_its_option(reader, tmp_path):
-    path, _ = page_of(tmp_path / "page", ids=["a.png"])
-    page = reader.open(path)
-    page.keyboard.press("n")
-    page.fill("#search", " zebra  ")
-    page.click(".more")
-    assert on(page) == ["zebra"]
-    assert downloaded(reader, page, tmp_path / "labels.csv") == {"a.png": ["zebra"]}
-    assert "--new-classes" in page.locator("#notice").text_content()
-    for name in ("a;b", "-", "*", "plain"):
-        page.fill("#search", name)
-        assert page.locator(".more").count() == 0
-
-
-def test_in_a_review_what_is_unknown_stays_so_until_it_is_answered(reader, tmp_path, accessible):
-    classes = ["cat", "dog", "horse", "sheep"]
-    chance = np.array([0.9, 0.7, 0.5, 0.3])
-    ids = ["as it was.png", "answered.png", "none.png", "whole.png", "skipped.png"]
-    questions = [Question(name, chance, [0], odd=[0], unknown=[] if name == "whole.png" else [2, 3]) for name in ids]
-    pictures = [Image.new("RGB", (300, 200)) for _ in ids]
-    path = tmp_path / "page" / "index.html"
-    write_labelling_page(questions, pictures, classes, path, review=True, measured=True)
-    page = reader.open(path)
-
-    def unknown():
-        return page.locator(".chip[aria-pressed=mixed] bdi").all_text_contents()
-
-    assert unknown() == ["horse", "sheep"] and "stays so" in page.locator("#legend").text_content()
-    assert accessible(page) == []
-    page.keyboard.press(" ")
-    page.keyboard.press("3")
-    assert unknown() == ["sheep"] and on(page) == ["cat", "horse"]
-    for _ in range(2):
-        page.keyboard.press("4")
-    assert unknown() == [] and on(page) == ["cat", "horse"], "on, then off"
-    page.keyboard.press("3")
-    page.keyboard.press("3")
-    assert unknown() == ["horse"] and on(page) == ["cat"], "off, then unknown again"
-    page.keyboard.press("u")
-    page.keyboard.press("u")
-    assert unknown() == [] and on(page) == ["cat", "horse"]
-    page.keyboard.press(" ")
-    page.keyboard.press("n")
-    page.keyboard.press("2")
-    reader.close()
-    page = reader.open(path)  # what was begun is kept
-    page.keyboard.press(" ")
-    page.keyboard.press("s")
-    downloaded(reader, page, tmp_path / "labels.csv")
-    assert read_added(tmp_path / "labels.csv", classes) == {
-        "as it was.png": Given(["cat"], ["dog"]),
-        "answered.png": Given(["cat", "horse"], ["dog", "sheep"]),
-        "none.png": Given([], classes),
-        "whole.png": Given(["cat", "dog"], ["horse", "sheep"]),
-    }
 
 
 def test_a_key_that_is_held_decides_one_photograph(reader, tmp_path):

@@ -82,16 +82,6 @@ def test_table_main(project, dvc):
     assert sorted(path.name for path in (project / "tables").glob("[!.]*")) == ["main.csv", "main.md"]
 
 
-def test_cost_is_what_evaluate_wrote(project, dvc):
-    quick = revision("quick", PARAMS | {"method": "mld"}, 40.0, minutes_per_epoch=0.1, peak_memory_gb=1.5)
-    dvc(quick, revision("third", PARAMS | {"method": "cap"}, 44.0, minutes_per_epoch=0.2, peak_memory_gb=None))
-    lines = CliRunner().invoke(main, ["table", "cost"]).output.splitlines()
-    assert "| CAP | 0.20 |" in lines
-    assert "| MLD | **0.10** |" in lines
-    assert "| MLD | 1.50 |" in lines
-    assert not any("DiCaP" in line for line in lines), "a run from before costs were written"
-
-
 def test_other_tables(project, dvc):
     flat = PARAMS | DTH | {"calibration": {"policy": "uniform"}}
     dvc(revision("dth", PARAMS | DTH, 45.0), revision("flat", flat, 44.0))

@@ -44,6 +44,7 @@ def test_the_wheel_holds_what_a_project_needs(site):
 
 
 @pytest.mark.pipeline
+@pytest.mark.slow
 def test_from_an_empty_folder_to_an_exported_model(environment, raw_photos, tmp_path):
     project = tmp_path / "birds"
     said = tiny.typed(f"dicap-stage new birds --from {raw_photos}", tmp_path, environment)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dicap.photos.fit import fit
     from dicap.photos.predict import predict
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["DiCaP", "__version__", "correctness_weight", "dual_thresholds", "fit", "load_model", "nt_xent", "predict"]
 
 _FACE = {

@@ -14,7 +14,7 @@ PLUGINS = {
     "reader of own labels": "dicap.photos.readers.read:read",
     "features of a frozen backbone": "dicap.frozen.inputs:open_features",
     "computing features": "stages.frozen.features:compute",
-    "curve per class": "dicap.frozen.estimators:estimate_curve",
+    "recommended rule": "dicap.frozen.loops.recommended:Recommended",
     "gallery of test images": "stages.photos.gallery:show",
 }
 

@@ -17,7 +17,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dicap.calibration.ranks import curve_by_rank, log_odds
-from dicap.frozen.crossfit import Pseudo, crossfit, quota_labels
+from dicap.frozen import recommended
+from dicap.frozen.crossfit import scores_out_of_fold
 from dicap.frozen.folds import assign_folds, deal_folds
 from dicap.frozen.loss_weight import choose_loss_weight
 from dicap.metrics.ranking import average_precision
@@ -169,15 +170,12 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         with np.errstate(over="ignore", invalid="ignore"):  # what is too far is said in words
             changed = None if views is None else np.subtract(*map(self._scaling.apply, views))
 
-        def rule(scores: NDArray, known: NDArray, _: int | None) -> Pseudo:
-            return quota_labels(scores, known, open_entries, power=self.power)
-
-        found = crossfit(
-            rows, y, fold, rule, loss_weight=self.C_, pseudo_weight=self.pseudo_weight,
-            neighbours=min(self.neighbours, len(rows) - 1), views=changed,
+        fit = recommended.fit(
+            rows, y, fold, loss_weight=self.C_, neighbours=min(self.neighbours, len(rows) - 1), views=changed,
+            open_entries=open_entries, power=self.power, pseudo_weight=self.pseudo_weight,
         )  # fmt: skip
-        self.choice_, self.coef_, self.intercept_ = found.choice, found.heads.w[-1], found.heads.b[-1]
-        self.curve_ = np.stack(curve_by_rank(found.out_of_fold(rows, fold)[0], y))
+        self.choice_, self.coef_, self.intercept_ = fit.choice, fit.heads.w[-1], fit.heads.b[-1]
+        self.curve_ = np.stack(curve_by_rank(scores_out_of_fold(fit.heads, rows, fold)[0], y))
 
     def _features(self, X: Any, *, reset: bool) -> NDArray:
         """(n, D) finite, in single or double precision."""

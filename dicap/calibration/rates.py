@@ -29,7 +29,7 @@ class Rates(NamedTuple):
     n_neg: Tensor
     r_pos: Tensor  # mean rate of the entries of each bin
     anchor: str = "left"  # where in its bin a rate sits, see `interpolated`
-    knots: Tensor | None = None  # (G,) confidences of a curve that no bins gave (calibration.estimator); None: Equation (7)
+    knots: Tensor | None = None  # (G,) confidences of a curve that no bins gave (dicap.frozen); None: Equation (7)
     at_knots: Tensor | None = None  # (C, G) its rates there
 
     @property
@@ -147,17 +147,16 @@ def interpolated(p: Tensor, r_pos: Tensor, *, anchor: str = "left") -> Tensor:
     return (k + 1 - x) * r_pos[k] + (x - k) * r_pos[(k + 1).clamp_max(bins - 1)]
 
 
-def correctness_weight(p: Tensor, label: Tensor, rates: Rates | None, *, policy: str = "estimated", power: float = 1.0) -> Tensor:
+def correctness_weight(p: Tensor, label: Tensor, rates: Rates | None, *, policy: str = "estimated") -> Tensor:
     """w(p, label): how likely the pseudo-label is right (paper section 3; its weighting table, docs/methods.md 3.10).
 
     Args:
         p: (N, C) confidences; label: (N, C) int, 1 / 0 / -1.
         rates: counted on D_est (`estimated`), D_sup (`labeled`) or D_u with true labels (`optimal`);
             unused by `uniform` (w = 1) and `confidence` (p for a positive, 1 - p for a negative).
-        power: exponent of the weights (calibration.power).
 
     Returns:
-        (N, C) float32; 0 where the label is -1; w(p, 0) = 1 - w(p, 1) except for `uniform` and other powers.
+        (N, C) float32; 0 where the label is -1; w(p, 0) = 1 - w(p, 1) except for `uniform`.
 
     >>> p_est, y_est = torch.tensor([[0.1], [0.2], [0.7], [0.9]]), torch.tensor([[0], [0], [0], [1]])
     >>> rates = estimate_rates(*count_bins(p_est, y_est, 2), anchor="centre")  # of confidences below 0.5: 0, above: 0.5
@@ -171,8 +170,7 @@ def correctness_weight(p: Tensor, label: Tensor, rates: Rates | None, *, policy:
     else:
         assert rates is not None and policy in ("estimated", "labeled", "optimal"), policy
         w_pos = rates.at(p)
-    weight = torch.where(label == 1, w_pos, 1 - w_pos).masked_fill(label < 0, 0).float()
-    return weight if power == 1 else weight**power
+    return torch.where(label == 1, w_pos, 1 - w_pos).masked_fill(label < 0, 0).float()
 
 
 def pieces(p: Tensor) -> Iterator[slice]:

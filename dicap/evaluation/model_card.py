@@ -34,7 +34,7 @@ def model_card(
     s = model.settings
     name = f"{METHODS[s.method].title} on {'own images' if meta['dataset'] == OWN else meta['dataset']}"
     hidden = {"data_root", *unread(s)}
-    held_out, unknown = holds_out(s.method, s.calibration.source), metrics.get("unknown_labelled")
+    held_out, unknown = holds_out(s.method, s.protocol), metrics.get("unknown_labelled")
     parts = [
         f"# {name}",
         f"A multi-label classifier of {len(model.classes)} classes: {s.backbone} with {s.head}, images of {s.image_size} px.",

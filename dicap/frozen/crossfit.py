@@ -1,10 +1,10 @@
 """Cross-fitting: a student on labels and pseudo-labels, and beside it one for each fold that no label of its fold has reached.
 
-Teachers are solved on the labelled rows and score all rows, a rule makes pseudo-labels of the scores, students are solved on
-both. Nothing that reaches the student of fold k depends on a label of fold k, but for two numbers that all heads share, where
-they were chosen on all labels: the weight of the loss (`dicap.frozen.loss_weight`) and the student's share
-(`dicap.frozen.choice`). So its scores of that fold measure how often a confidence is right. What it learns from has out-of-fold
-scores itself, hence a teacher is solved without each fold and without each pair of folds.
+Teachers are solved on the labelled rows and score all rows, pseudo-labels are made of the scores, students are solved on both.
+Nothing that reaches the student of fold k depends on a label of fold k, but for two numbers that all heads share, where they
+were chosen on all labels: the weight of the loss (`dicap.frozen.loss_weight`) and the student's share
+(`dicap.frozen.recommended`). So its scores of that fold measure how often a confidence is right. What it learns from has
+out-of-fold scores itself, hence a teacher is solved without each fold and without each pair of folds.
 
 Letters: n rows, of which the first n_l are labelled; D features, C classes, K folds, H heads; y label: 1, 0, or unknown, which is
 any number below 0 or NaN. An *open* entry is one without a label: of an unlabelled row, or unknown. Classes do not share weights,
@@ -12,96 +12,20 @@ so no head has learnt from an open entry, and its score there is out of sample a
 """
 
 import itertools
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from dicap.calibration.quota import quota_of
-from dicap.frozen.choice import PART, Choice, safe_mixture
 from dicap.frozen.folds import fold_weights, n_folds, out_of_fold_scores
-from dicap.frozen.logistic import class_shares, rates_of_classes
-from dicap.frozen.neighbours import averaged, in_metric_of_views
-from dicap.frozen.solver import PrincipalAxes, Solution, rotate, solve
-
-
-class Fit(NamedTuple):
-    """What `crossfit` finds."""
-
-    heads: Solution  # the fold students and, last, the student of all labels, as far as they were taken
-    choice: Choice | None = None  # how much of them was taken, where that was chosen
-
-    def out_of_fold(self, rows: NDArray, fold: NDArray) -> tuple[NDArray, NDArray]:
-        """Confidences (n_l, C) of the labelled rows, the first of rows (n, D), each by the student of its own fold (n_l,); and
-        `out_of_fold_at_rank`.
-        """
-        n = len(fold)
-        others = rows[n :: -(-(len(rows) - n) // MOST_OTHERS) or 1]
-        heads = self.heads.w, self.heads.b
-        return out_of_fold(*heads, rows[:n], fold), out_of_fold_at_rank(*heads, rows[:n], fold, others)
-
-
-class Pseudo(NamedTuple):
-    """Pseudo-labels for one student: of the n - n_l unlabelled rows, or of all n rows, where labelled rows have open entries."""
-
-    target: NDArray  # (m, C) float32 in [0, 1]
-    weight: NDArray  # (m, C) float32: 0 where there is no pseudo-label
-
+from dicap.frozen.solver import PrincipalAxes, Solution, solve
 
 # Of all heads. Against 1e-3 a fit is a fifth quicker, and mAP changed by 0.02 in the mean and 0.07 at most on photographs; on
 # tables of a few dozen labelled rows by 0.35 at most, where another share of the student was taken.
 TOLERANCE = 1e-2
 MOST_OTHERS = 2000  # rows by which ranks are compared: more would move no threshold
-
-# From scores (n, C), labels (n_l, C) that the student may know, the others unknown, and its fold (None: the student of all).
-Rule = Callable[[NDArray, NDArray, int | None], Pseudo]
-
-
-def crossfit(
-    rows: NDArray,
-    y: NDArray,
-    fold: NDArray,
-    rule: Rule,
-    *,
-    loss_weight: float,
-    pseudo_weight: float | Literal["auto"],
-    neighbours: int = 0,
-    views: NDArray | None = None,
-) -> Fit:
-    """The fold students and, last, the student of all labels; with `pseudo_weight: auto` how much of them is used.
-
-    Args:
-        rows: (n, D) float32, labelled rows first; y: (n_l, C) labels; fold: (n_l,), -1 without cross-fitting.
-        rule: makes the pseudo-labels of each student.
-        loss_weight: of all heads, as in `dicap.frozen.solver.solve`.
-        pseudo_weight: of a pseudo-labelled entry of weight 1 beside a labelled one; `auto`: PART, and the heads are those of
-            `safe_mixture`. Without cross-fitting there is nothing to choose by, and they are the students.
-        neighbours: nearest rows with which a teacher's rows are averaged; 0: none.
-        views: (m, D) differences between some of the rows and other views of them, for `in_metric_of_views`.
-    """
-    rotated = rotate(rows)
-    near = rotated if views is None or not neighbours else in_metric_of_views(rows, views)
-    teachers = solve_teachers(rows, y, fold, loss_weight=loss_weight, neighbours=neighbours, near=near)
-    pseudo = pseudo_labels_per_fold(teachers, y, rule)
-    weight = PART if pseudo_weight == "auto" else pseudo_weight
-    students = solve_students(rotated, y, fold, pseudo, loss_weight=loss_weight, pseudo_weight=weight)
-    if pseudo_weight != "auto" or not n_folds(fold):
-        return Fit(students)
-    labelled = rows[: len(y)]
-    own = solve(labelled, y, weight=_student_weights(fold) * (y >= 0), loss_weight=loss_weight, tolerance=TOLERANCE)
-    return Fit(*safe_mixture(own, students, labelled, y, fold))
-
-
-def pseudo_labels_per_fold(teachers: "Teachers", y: NDArray, rule: Rule) -> list[Pseudo]:
-    """What each fold's student and, last, the student of all labels learns from."""
-    pseudo = []
-    for k in range(n_folds(teachers.fold)):
-        known = np.where((teachers.fold == k)[:, None], np.float32(-1), y)  # no label of its own fold
-        pseudo.append(rule(teachers.scores((k,)), known, k))
-    return [*pseudo, rule(teachers.scores(), y, None)]
 
 
 # -- teachers
@@ -155,12 +79,13 @@ class Teachers:
         return np.where(enough, mean, 0).astype(logits.dtype), np.where(enough, deviation, 1).astype(logits.dtype)
 
 
-def solve_teachers(
-    rows: NDArray, y: NDArray, fold: NDArray, *, loss_weight: float, neighbours: int = 0, near: PrincipalAxes | None = None
-) -> Teachers:
-    """All teachers in one solve; arguments as of `crossfit`. near: rows as neighbours are looked for; None: `rotate(rows)`."""
-    if neighbours:
-        rows = averaged(near or rotate(rows), neighbours)
+def solve_teachers(rows: NDArray, y: NDArray, fold: NDArray, *, loss_weight: float) -> Teachers:
+    """All teachers in one solve.
+
+    Args:
+        rows: (n, D) float32, labelled rows first; y: (n_l, C) labels; fold: (n_l,), -1 without cross-fitting.
+        loss_weight: of all heads, as in `dicap.frozen.solver.solve`.
+    """
     known = y >= 0
     folds = range(n_folds(fold))
     without = [(), *((k,) for k in folds), *itertools.combinations(folds, 2)]
@@ -171,36 +96,14 @@ def solve_teachers(
     return Teachers(fold, np.concatenate([~known, unlabelled]), without, heads.logits(rows))
 
 
-# -- the recommended rule
-
-
-def quota_labels(scores: NDArray, y: NDArray, open_entries: NDArray, *, power: float = 2.0) -> Pseudo:
-    """Pseudo-labels of the open entries: CAP's quota decides, the measured chance of being right weighs.
-
-    Args:
-        scores: (n, C), out of fold for labelled entries.
-        y: (n_l, C) labels that the student may know, the others unknown.
-        open_entries: (n, C) bool: entries that have no label and are to get one.
-        power: exponent of the chance of being right (calibration.power).
-
-    Returns:
-        Of all n rows; a labelled entry, and an uncertain one, has weight 0.
-    """
-    target, weight = np.zeros(scores.shape, np.float32), np.zeros(scores.shape, np.float32)
-    some = np.flatnonzero(open_entries.any(0))  # classes in which there is something to label
-    if not len(some):
-        return Pseudo(target, weight)
-    p, y = scores[:, some], y[:, some]
-    unlabelled = np.where(open_entries[:, some], p, np.nan)
-    label = quota_of(unlabelled, y).labels(unlabelled)  # NaN is neither above nor below: -1
-    knots, rates = rates_of_classes(p[: len(y)], y, unlabelled, class_shares(y))
-    present = np.stack([np.interp(p[:, c], knots, rates[c]) for c in range(len(some))], axis=1)
-    chance = np.where(label == 1, present, 1 - present) ** power
-    target[:, some], weight[:, some] = label == 1, np.where(label < 0, 0, chance)
-    return Pseudo(target, weight)
-
-
 # -- students
+
+
+class Pseudo(NamedTuple):
+    """Pseudo-labels for one student: of the n - n_l unlabelled rows, or of all n rows, where labelled rows have open entries."""
+
+    target: NDArray  # (m, C) float32 in [0, 1]
+    weight: NDArray  # (m, C) float32: 0 where there is no pseudo-label
 
 
 def solve_students(
@@ -212,11 +115,12 @@ def solve_students(
     loss_weight: float,
     pseudo_weight: float,
 ) -> Solution:
-    """The fold students and, last, the student of all labels, in one solve; arguments as of `crossfit`.
+    """The fold students and, last, the student of all labels, in one solve; arguments as of `solve_teachers`.
 
     Args:
         rows: all n rows, rotated; the same serve every choice of `pseudo` and `pseudo_weight`.
         pseudo: of each fold's student and, last, of the student.
+        pseudo_weight: of a pseudo-labelled entry of weight 1 beside a labelled one.
     """
     n = len(y)
     seen = _student_weights(fold)  # (K + 1, n_l, 1)
@@ -234,9 +138,23 @@ def solve_students(
     return solve(rows, target, weight=weight, loss_weight=loss_weight, tolerance=TOLERANCE)
 
 
+def solve_labelled(rows: NDArray, y: NDArray, fold: NDArray, *, loss_weight: float) -> Solution:
+    """The same heads on the labelled rows (n_l, D) alone."""
+    return solve(rows, y, weight=_student_weights(fold) * (y >= 0), loss_weight=loss_weight, tolerance=TOLERANCE)
+
+
 def _student_weights(fold: NDArray) -> NDArray:
     """Row weights (K + 1, n_l, 1): of heads without a fold each and, last, of the one with all."""
     return np.concatenate([fold_weights(fold), np.ones((1, len(fold), 1), np.float32)])
+
+
+def scores_out_of_fold(heads: Solution, rows: NDArray, fold: NDArray) -> tuple[NDArray, NDArray]:
+    """Confidences (n_l, C) of the labelled rows, the first of rows (n, D), each by the student of its own fold (n_l,); and
+    `out_of_fold_at_rank`.
+    """
+    n = len(fold)
+    others = rows[n :: -(-(len(rows) - n) // MOST_OTHERS) or 1]
+    return out_of_fold(heads.w, heads.b, rows[:n], fold), out_of_fold_at_rank(heads.w, heads.b, rows[:n], fold, others)
 
 
 def out_of_fold(w: NDArray, b: NDArray, rows: NDArray, fold: NDArray) -> NDArray:

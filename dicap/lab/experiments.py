@@ -16,7 +16,7 @@ import pandas as pd
 from dicap.settings import Settings, flatten
 from dicap.settings.catalogue import HEADS, NAMED_WEIGHTS, OWN_HEAD
 from dicap.settings.checks import unread
-from dicap.settings.methods import METHODS
+from dicap.settings.methods import METHODS, recommends
 
 _STEPS = ("calibration.target", "thresholds.rule", "contrastive.enabled", "warmup.wcl", "finetune.enabled")
 # The ladder of docs/methods.md 3.10: the values of _STEPS at each step.
@@ -30,19 +30,15 @@ LADDER = {
 }
 # What may differ between the runs of one table; all else has to be the same, and of what may differ all that a run reads has to
 # be the same in one cell.
-_IDENTITY = {"dataset", "data_root", "ratio", "seed", "method", "head", "protocol"}  # a protocol is a name for values
-# By which the rule that `protocol: recommended` stands for differs from the others on the same head: (theirs, its own).
+_IDENTITY = {"dataset", "data_root", "ratio", "seed", "method", "head", "protocol"}
+# By which the recommended rule differs from the others on the same head: (theirs, its own).
 _RULE: dict[str, tuple[Any, Any]] = {
-    "calibration.source": ("holdout", "cross_fit"),
-    "calibration.estimator": ("bins", "class_score"),
-    "calibration.power": (1.0, 2.0),
-    "thresholds.rule": ("midrange", "quota"),
     "linear.pseudo_weight": (0.3, "auto"),
     "linear.neighbours": (0, 10),
 }
 # What that protocol says of a network that is trained by steps; a head that is solved does not know it.
 _BY_STEPS = {
-    *("weights", "loss.gamma_neg", "loss.clip", "contrastive.enabled"),
+    *("weights", "loss.gamma_neg", "loss.clip"),
     *("train.backbone_lr", "train.head_lr", "train.batch_norm"),
 }
 # Of the budgets of methods with loops of their own.
@@ -74,13 +70,15 @@ def row_of(kind: str, settings: dict[str, Any]) -> str | None:
     """
     values = dict(flatten(settings))
     method, step, row = values["method"], _step_of(values), _method_row(values)
+    theirs, own = (all(values[key] == pair[i] for key, pair in _RULE.items()) for i in (0, 1))
+    if recommends(method, values["protocol"]):
+        return RECOMMENDED if own and kind == "photographs" else None
     if kind == "ablation":
         return "baseline" if method == "mld" else step if values["calibration.policy"] == "estimated" else None
     if kind == "weighting":
         return values["calibration.policy"] if step == "dth" else None
     if kind == "photographs":
-        theirs, own = (all(values[key] == pair[i] for key, pair in _RULE.items()) for i in (0, 1))
-        return method if theirs and row else RECOMMENDED if own and method == "dicap" else None
+        return method if theirs and row else None
     if kind == "cost":
         return row if row == method else None
     assert kind == "main", kind

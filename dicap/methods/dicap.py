@@ -10,9 +10,7 @@ from dicap.calibration.rates import Rates, correctness_weight, count_bins, estim
 from dicap.calibration.thresholds import PseudoLabels, Thresholds, dual_thresholds, hard_labels
 from dicap.data.loader import Request
 from dicap.losses import nt_xent
-from dicap.methods import rules
 from dicap.methods.base import Batch, Method, Phase, Refresh, Roles, Teacher, frozen_statistics, pseudo_loss, reduced
-from dicap.plugins import plugged
 
 
 class DiCaP(Method):
@@ -33,7 +31,7 @@ class DiCaP(Method):
 
     def warmup(self, roles: Roles) -> Phase:
         """On D_sup; with WCL every step has as many images of D_unsup, or is as large as in `main` (docs/methods.md 3.3)."""
-        phase = super().warmup(roles) if self.cross_fits else replace(super().warmup(roles), labelled=roles.sup)
+        phase = replace(super().warmup(roles), labelled=roles.sup)
         if not self.settings.warmup.wcl:
             return phase
         phase = replace(phase, unlabelled=roles.unsup, batch_unlabelled=phase.batch_labelled, pairs=self.pairs)
@@ -43,16 +41,9 @@ class DiCaP(Method):
         return replace(phase, batch_labelled=main.batch_labelled, batch_unlabelled=main.batch_unlabelled)
 
     def main(self, roles: Roles) -> Phase:
-        """On D_sup and D_unsup = D_u and D_est; with cross-fitting on D_l and D_u, since no label is held out."""
-        phase = super().main(roles)
-        if not self.cross_fits:
-            phase = replace(phase, labelled=roles.sup, unlabelled=roles.unsup)
+        """On D_sup and D_unsup = D_u and D_est."""
+        phase = replace(super().main(roles), labelled=roles.sup, unlabelled=roles.unsup)
         return replace(phase, pairs=self.pairs) if self.settings.contrastive.enabled else phase
-
-    @property
-    def cross_fits(self) -> bool:
-        """Whether correctness is counted on out-of-fold scores of all labelled images instead of on D_est."""
-        return self.settings.calibration.source == "cross_fit"
 
     # -- warm-up: ASL on D_sup + the class-wise contrastive loss on all images of the step, WCL (docs/methods.md 3.3)
 
@@ -75,20 +66,17 @@ class DiCaP(Method):
     # -- each epoch: rates on D_est, thresholds on D_sup, pseudo-labels and weights on D_unsup (Algorithm 1)
 
     def refresh(self, teacher: Teacher, roles: Roles) -> Refresh:
-        """Steps 1 to 3 of an epoch (docs/methods.md 3.4 to 3.6).
-
-        With cross-fitting the teacher's scores of labelled images are out-of-fold ones, and the counts are of all of them.
-        """
-        c, t, phase = self.settings.calibration, self.settings.thresholds, self.main(roles)
-        unsup = phase.unlabelled
+        """Steps 1 to 3 of an epoch (docs/methods.md 3.4 to 3.6)."""
+        c, t = self.settings.calibration, self.settings.thresholds
+        unsup = roles.unsup
         p = teacher.scores(unsup)  # (N_u, C); D_est is scored within, exactly like D_u
         is_est = np.isin(unsup, roles.est)
         est, others = (torch.from_numpy(np.flatnonzero(mask)).to(p.device) for mask in (is_est, ~is_est))
 
-        # (1) correctness rates on D_est: 20 bins, or a curve per class
-        p_sup = teacher.scores(phase.labelled)
-        y_sup = teacher.labels(phase.labelled)
-        if c.policy == "labeled" or (self.cross_fits and c.policy != "optimal"):
+        # (1) correctness rates on D_est
+        p_sup = teacher.scores(roles.sup)
+        y_sup = teacher.labels(roles.sup)
+        if c.policy == "labeled":
             p_count, y_count = p_sup, y_sup
         elif c.policy == "optimal":
             assert teacher.oracle is not None
@@ -96,16 +84,12 @@ class DiCaP(Method):
             p_count, y_count = p[others][known], y_hidden[known]  # a truly unlabelled image is no negative
         else:
             p_count, y_count = p[est], teacher.labels(unsup[is_est])
-        if c.estimator == "bins":
-            rates = estimate_rates(*count_bins(p_count, y_count, c.bins), anchor=c.anchor, empty_bin=c.empty_bin)
-        else:
-            y_labelled = y_sup if self.cross_fits else torch.cat([y_sup, teacher.labels(roles.est)])
-            rates = plugged("curve per class")(p_count, y_count, p, y_labelled, bins=c.bins)
+        rates = estimate_rates(*count_bins(p_count, y_count, c.bins), anchor=c.anchor, empty_bin=c.empty_bin)
 
-        # (2) dual thresholds: mid-ranges of the scores on D_sup, or the ranks that give each class its labelled share
+        # (2) dual thresholds: mid-ranges of the scores on D_sup
         if t.rule == "midrange" and (t.view, t.mode) != ("auto", "eval"):
-            p_sup = teacher.scores(phase.labelled, view=t.view, mode=t.mode)
-        thresholds = self.quota(p, y_sup) if t.rule == "quota" else self.thresholds(p_sup, y_sup)
+            p_sup = teacher.scores(roles.sup, view=t.view, mode=t.mode)
+        thresholds = self.thresholds(p_sup, y_sup)
 
         # (3) pseudo-labels and their weights
         pseudo = self.pseudo_labels(p, rates, thresholds)
@@ -115,25 +99,14 @@ class DiCaP(Method):
     def thresholds(self, p: Tensor, y: Tensor) -> Thresholds:
         """Dual thresholds from scores and labels of D_sup (docs/methods.md 3.5)."""
         s = self.settings.thresholds
-        return self.quota(p, y) if s.rule == "quota" else dual_thresholds(p, y, rule=s.rule, crossed=s.crossed)
-
-    def quota(self, p: Tensor, y: Tensor) -> Thresholds:
-        """CAP's thresholds: of scores p (n, C) each class's share of positives among labels y (N, C) (docs/methods.md 4.6)."""
-        s = self.settings.cap
-        return rules.quota(p, y, eta_pos=s.eta_pos, eta_neg=s.eta_neg, unseen=s.unseen)[1]
+        return dual_thresholds(p, y, rule=s.rule, crossed=s.crossed)
 
     def pseudo_labels(self, p: Tensor, rates: Rates, thresholds: Thresholds) -> PseudoLabels:
         """Labels and weights of scores (n, C)."""
         c = self.settings.calibration
-        rule = self.settings.thresholds.rule
-        label = rules.between(p, thresholds) if rule == "quota" else hard_labels(p, thresholds, rule=rule)
-        soft = c.target == "soft"  # the target is the chance itself, which no power of it is
-
-        def weight_of(p: Tensor, label: Tensor) -> Tensor:
-            return correctness_weight(p, label, rates, policy=c.policy, power=1.0 if soft else c.power)
-
-        weight = in_pieces(weight_of, p, label)
-        return PseudoLabels(p, label, weight, soft=soft)
+        label = hard_labels(p, thresholds, rule=self.settings.thresholds.rule)
+        weight = in_pieces(lambda p, label: correctness_weight(p, label, rates, policy=c.policy), p, label)
+        return PseudoLabels(p, label, weight, soft=c.target == "soft")  # soft: the target is the chance itself
 
     # -- each step: L = L_sup + L_pseudo + lambda L_uncer (docs/methods.md 3.6 to 3.8)
 

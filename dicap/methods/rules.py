@@ -8,7 +8,7 @@ labelled positive: such a class is guarded, because nothing but noise ranks its 
 import torch
 from torch import Tensor
 
-from dicap.calibration.quota import quota_of
+from dicap.calibration.quota import Quota, quota_of
 from dicap.calibration.rates import in_pieces
 from dicap.calibration.thresholds import Thresholds
 
@@ -78,8 +78,8 @@ def quota(
     Returns:
         labels (N, C) int8; the thresholds between which entries do not train; the number of guarded classes, ().
     """
-    arrays = quota_of(p.cpu().numpy(), y.cpu().numpy(), eta_pos=eta_pos, eta_neg=eta_neg)
-    threshold, tau_pos, tau_neg, n_pos, n_neg, there = (torch.from_numpy(part).to(p.device) for part in arrays)
+    found = quota_of(p.cpu().numpy(), y.cpu().numpy(), eta_pos=eta_pos, eta_neg=eta_neg)
+    threshold, tau_pos, tau_neg, n_pos, n_neg, there = (torch.from_numpy(part).to(p.device) for part in found)
     guarded = ~there
     active = torch.ones_like(guarded) if unseen != "mask" else ~guarded
 
@@ -99,15 +99,10 @@ def quota(
     return label, thresholds, guarded.sum()
 
 
-def between(p: Tensor, thresholds: Thresholds) -> Tensor:
-    """Labels (N, C) of scores by a quota's thresholds: 1 from tau_pos, 0 up to tau_neg, -1 between and for inactive classes."""
-
-    def of(p: Tensor) -> Tensor:
-        p = p.double()
-        label = torch.where(p >= thresholds.tau_pos, 1, torch.where(p <= thresholds.tau_neg, 0, -1))
-        return masked(label.to(torch.int8), thresholds.active)
-
-    return in_pieces(of, p)
+def thresholds_of(quota: Quota) -> Thresholds:
+    """A quota's thresholds; classes without one are left out."""
+    _, tau_pos, tau_neg, n_pos, n_neg, active = map(torch.from_numpy, quota)
+    return Thresholds(tau_pos.clamp(0, 1), tau_neg.clamp(0, 1), n_pos, n_neg, torch.zeros_like(active), active)
 
 
 def f_beta(precision: Tensor, recall: Tensor, beta: float, *, formula: str = "published") -> Tensor:

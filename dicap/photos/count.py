@@ -49,7 +49,7 @@ def count(
     if labelled is None:
         raise DataError(
             f"this model came with no scores of labelled images that it had not learnt ({saved.decisions.note}), so nothing "
-            "corrects its counts; train it again with protocol: recommended, or calibration.source: cross_fit"
+            "corrects its counts; train it again with protocol: recommended"
         )
     outcome, folder = Outcome(), None
     with closing(progress(photos, desc="count", total=images, unit="image")) as shown:

@@ -162,7 +162,7 @@ def roles_of(settings: dict[str, Any]) -> dict[str, tuple[str, str, str]]:
 
 def _holds_out(settings: dict[str, Any]) -> bool:
     """Whether D_est was kept from training to count on; not where all labelled images are scored out of fold."""
-    return holds_out(settings["method"], settings["calibration"]["source"])
+    return holds_out(settings["method"], settings["protocol"])
 
 
 def gallery(found: Evidence, pictures: dict[str, str]) -> list[tuple[str, list[tuple[str, int, list[dict[str, Any]]]]]]:

@@ -7,7 +7,7 @@ from typing import Any
 from dicap.settings.batch_sizes import labelled_batch, pclp_batch
 from dicap.settings.catalogue import BUNDLED, NOWHERE, OWN, OWN_HEAD
 from dicap.settings.fields import ORIGINS
-from dicap.settings.methods import METHODS, holds_out, unread_sections
+from dicap.settings.methods import METHODS, unread_sections
 from dicap.settings.schema import Settings
 
 
@@ -17,7 +17,7 @@ def contradictions(s: Settings, origins: dict[str, str]) -> Iterator[str]:
     def wrong(key: str, rest: str) -> str:
         return f"{origins[key]}: {key}: found {_value(s, key)!r}, {rest}"
 
-    if s.method == "dicap" and s.calibration.target == "soft" and s.calibration.policy == "uniform":
+    if s.method == "dicap" and not s.recommends and s.calibration.target == "soft" and s.calibration.policy == "uniform":
         yield wrong("calibration.target", "but with calibration.policy uniform no chance is known; set it to hard")
     if labelled_batch(s.train.batch_labelled, s.ratio, s.train.batch_size) >= s.train.batch_size:
         yield wrong("train.batch_labelled", f"expected less than train.batch_size ({s.train.batch_size})")
@@ -28,8 +28,8 @@ def contradictions(s: Settings, origins: dict[str, str]) -> Iterator[str]:
     if s.warmup.trainable == "all" and s.train.trainable == "head":
         changes = "but warmup.trainable is 'all', which changes the backbone whose features would be used; set both to head"
         yield wrong("train.trainable", changes)
-    if s.method == "dicap" and s.calibration.source == "cross_fit" and not s.solves("warmup"):
-        yield wrong("calibration.source", "which needs head linear, linear.solver convex and warmup.trainable head")
+    if s.recommends and not s.solves("warmup"):
+        yield wrong("protocol", "which for dicap needs head linear, linear.solver convex and warmup.trainable head")
     if s.method == "pclp" and s.pclp.prior == "scm" and s.warmup.trainable == "head":
         yield wrong("pclp.prior", "whose generator makes images, with warmup.trainable head; set pclp.prior to none")
     if s.pclp.adversary_size != "auto" and s.pclp.adversary_size.bit_count() != 1:
@@ -81,7 +81,7 @@ def warnings(s: Settings, origins: dict[str, str]) -> Iterator[str]:
 
 def unread(s: Settings) -> dict[str, str]:
     """The settings that change no result beside the others, by dotted key, and why."""
-    facts, method, c = METHODS[s.method], f"the method is {s.method}", s.calibration
+    facts, method = METHODS[s.method], f"the method is {s.method}"
     skipped = s.method == "drml" and s.drml.features == "pretrained"  # a backbone as it comes needs no warm-up
     solved = {stage for stage in ("warmup", "train") if s.trains(stage) and s.solves(stage)}
     steps = {stage for stage in ("warmup", "train") if s.trains(stage) and stage not in solved}
@@ -108,11 +108,13 @@ def unread(s: Settings) -> dict[str, str]:
         (
             s.method != "dicap",
             method,
-            "calibration.policy calibration.source calibration.folds calibration.target calibration.estimator calibration.power "
-            "calibration.bins calibration.anchor calibration.empty_bin",
+            "calibration.policy calibration.target calibration.bins calibration.anchor calibration.empty_bin",
         ),
         (not facts.finetunes, f"{s.method} trains on all labels", "split.est_fraction"),
-        (not holds_out(s.method, c.source), "with calibration.source cross_fit no label is held out", "split.est_fraction"),
+        (s.recommends, "the recommended rule holds no label out", "split.est_fraction finetune.*"),
+        (s.recommends, "the recommended rule has its own labels and weights", "calibration.policy calibration.target"),
+        (s.recommends, "the recommended rule has its own labels and weights", "calibration.anchor calibration.empty_bin"),
+        (s.recommends, "the recommended rule has its own labels and weights", "thresholds.* contrastive.*"),
         (not s.trains("train"), f"{s.method} has no main stage", "train.* train.trainable warmup.passes_on"),
         # The network and its features
         (s.head != "ml_decoder", own_head, "network.decoder_dim network.decoder_ffn network.decoder_heads network.dropout"),
@@ -163,12 +165,6 @@ def unread(s: Settings) -> dict[str, str]:
         (s.thresholds.rule != "midrange", f"thresholds.rule is {s.thresholds.rule}", "thresholds.view thresholds.mode"),
         ("train" in solved or s.unfreezes, "solved heads make the pseudo-labels", "thresholds.view thresholds.mode"),
         (still, "the network answers alike in train mode, without dropout and BatchNorm by the batch", "thresholds.mode"),
-        (s.thresholds.rule != "quota" and s.method == "dicap", f"thresholds.rule is {s.thresholds.rule}", "cap.*"),
-        (c.source == "cross_fit", "with calibration.source cross_fit no label is held out to fine-tune on", "finetune.*"),
-        (c.source != "cross_fit", "calibration.source is holdout", "calibration.folds"),
-        (c.target == "soft", "calibration.target soft takes the chance itself", "calibration.power"),
-        (c.policy == "uniform", "calibration.policy is uniform", "calibration.power"),
-        (c.estimator != "bins", f"calibration.estimator is {c.estimator}", "calibration.anchor calibration.empty_bin"),
         (s.thresholds.rule == "none", "thresholds.rule none leaves no entry uncertain", "contrastive.enabled"),
         (
             not s.warmup.wcl and (not s.contrastive.enabled or s.thresholds.rule == "none"),

@@ -47,7 +47,7 @@ class MethodFacts:
 class Dicap(Section):
     """DiCaP (docs/methods.md 3); its options are the sections of the common frame."""
 
-    facts: ClassVar = MethodFacts(title="DiCaP", head="ml_decoder", finetunes=True, convex=True, reads=("cap",))
+    facts: ClassVar = MethodFacts(title="DiCaP", head="ml_decoder", finetunes=True, convex=True)
 
 
 class Bce(Section):
@@ -229,12 +229,17 @@ class MethodSections(Section):
     d2l: D2l
 
 
-def holds_out(method: str, source: str) -> bool:
+def recommends(method: str, protocol: str) -> bool:
+    """Whether DiCaP follows the recommended rule for a frozen backbone (docs/photographs.md) instead of the paper's."""
+    return method == "dicap" and protocol == "recommended"
+
+
+def holds_out(method: str, protocol: str) -> bool:
     """Whether D_est is kept from training until correctness is counted on it.
 
-    Not by a method that counts nothing, nor where `calibration.source` is cross_fit: then all of D_l is trained on and counted.
+    Not by a method that counts nothing, nor by the recommended rule: then all of D_l is trained on and counted.
     """
-    return METHODS[method].finetunes and source == "holdout"
+    return METHODS[method].finetunes and not recommends(method, protocol)
 
 
 def unread_sections(method: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Reading and merging settings: params.yaml, configs/<dataset>.yaml, configs/<protocol>.yaml, then the published values.
+"""Reading and merging settings: params.yaml, configs/<protocol>.yaml, configs/<dataset>.yaml, then the published values.
 
 A key that is null or missing in a file is looked up in the next one; the published values are those of `schema`. The result is
 one frozen, typed, checked `Settings`. All errors are found before any is reported; each names the file, the key, the value found
@@ -67,7 +67,7 @@ def resolve_values(values: dict[str, Any], params: Path, read: Callable[[Path], 
         raise SettingsError("\n".join(misspelt) or _unknown_name(params, "dataset", dataset, DATASETS))
     if protocol not in PROTOCOLS:
         raise SettingsError(_unknown_name(params, "protocol", protocol, PROTOCOLS))
-    files = [configs / f"{name}.yaml" for name in (dataset, protocol)]
+    files = [configs / f"{name}.yaml" for name in (protocol, dataset)]
     layers = [(params, values), *((path, read(path)) for path in files)]
 
     problems = [line for path, values in layers for line in _unknown_keys(path, values)]

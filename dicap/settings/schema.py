@@ -22,7 +22,7 @@ from dicap.settings.fields import (
     published,
     required,
 )
-from dicap.settings.methods import METHODS, MethodSections
+from dicap.settings.methods import METHODS, MethodSections, recommends
 
 
 class Convert(Section):
@@ -134,7 +134,7 @@ class Linear(Section):
     )
     pseudo_weight: Share | Literal["auto"] = own(
         0.3,
-        "weight of a pseudo-labelled row beside a labelled one; auto: 0.5, and with calibration.source cross_fit as much of that "
+        "weight of a pseudo-labelled row beside a labelled one; auto: 0.5, and with DiCaP's recommended rule as much of that "
         "student as the labelled images gain from out of fold",
     )
     neighbours: Whole = own(
@@ -200,16 +200,7 @@ class Calibration(Section):
     policy: Literal["estimated", "uniform", "confidence", "labeled", "optimal"] = published(
         "estimated", "where the weights of pseudo-labels come from; estimated: from D_est, as published"
     )
-    source: Literal["holdout", "cross_fit"] = published(
-        "holdout",
-        "holdout: counted on D_est, as published; cross_fit: on out-of-fold scores of all labelled images (linear.solver convex)",
-    )
-    folds: Annotated[int, Field(ge=2)] = own(5, "K, heads of cross-fitting; head k never sees fold k")
     target: Literal["hard", "soft"] = published("hard", "of confident entries: hard label with weight w, or soft target r_pos(p)")
-    estimator: Literal["bins", "class_score"] = published(
-        "bins", "what is learnt on D_est: bins as published; class_score, a curve per class, needs fewer labels (docs/results.md)"
-    )
-    power: Annotated[float, Field(gt=0)] = published(1.0, "exponent of the weights of hard labels")
     bins: Count = published(20, "number of bins K")
     anchor: Literal["left", "centre", "right"] = assumed(
         "left", "where in its bin a rate sits: left is the printed formula with 0-based bins, centre the unbiased choice"
@@ -222,10 +213,8 @@ class Calibration(Section):
 class Thresholds(Section):
     """Dual thresholds (paper section 4; docs/methods.md 3.5, 3.13-B)."""
 
-    rule: Literal["midrange", "quota", "none"] = published(
-        "midrange",
-        "midrange: as published; quota: per class the share of positives among the labels, as CAP (see cap); none: every entry "
-        "is confident, label 1[p >= 0.5]",
+    rule: Literal["midrange", "none"] = published(
+        "midrange", "midrange: as published; none: every entry is confident, label 1[p >= 0.5]"
     )
     crossed: Literal["uncertain", "positive"] = assumed(
         "uncertain", "of midrange: what an entry between thresholds is that cross; positive: Equation (9) read from the top"
@@ -343,7 +332,7 @@ class Settings(MethodSections, Common):  # pydantic takes the fields of the last
         """Whether the method has this stage: `warmup`, `train` or `finetune`. Else the model of the one before is passed on."""
         facts = METHODS[self.method]
         if stage == "finetune":
-            return facts.finetunes and self.finetune.enabled and self.calibration.source == "holdout"
+            return facts.finetunes and self.finetune.enabled and not self.recommends
         return stage == "warmup" or facts.unlabelled
 
     def publishes(self, stage: str) -> Literal["raw", "ema"]:
@@ -362,5 +351,10 @@ class Settings(MethodSections, Common):  # pydantic takes the fields of the last
 
     @property
     def unfreezes(self) -> bool:
-        """Whether the main stage goes on from a cross-fitted solution on the frozen backbone to the whole network."""
-        return self.method == "dicap" and self.calibration.source == "cross_fit" and self.train.trainable == "all"
+        """Whether the main stage goes on from the recommended rule on the frozen backbone to the whole network."""
+        return self.recommends and self.train.trainable == "all"
+
+    @property
+    def recommends(self) -> bool:
+        """Whether DiCaP's rule is the recommended one for a frozen backbone, not the paper's."""
+        return recommends(self.method, self.protocol)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from dicap.calibration.counts import ENOUGH, Labelled
 from dicap.calibration.curve import Curve, carry_over, curve_by_rank
 from dicap.calibration.decision import Decisions, plain
+from dicap.calibration.thresholds import Thresholds
 from dicap.methods.base import Calibrates
 from dicap.metrics.operating_point import best_threshold
 from dicap.randomness import permutation
@@ -33,14 +34,14 @@ class CurveSource:
     Attributes:
         p, y: scores and labels. at_rank: p in the scores of the published head, where other heads gave p.
         note: which images those are.
-        is_out_of_fold: they are all labelled images, each scored by the head of its fold: thresholds are taken from them too.
+        thresholds: of confidences p where they are taken from these images too; None: the method's own, from D_sup.
         carried: the published network was trained on afterwards; on these images the curve is carried over to it.
     """
 
     p: Tensor
     y: Tensor
     note: str
-    is_out_of_fold: bool = False
+    thresholds: Thresholds | None = None
     carried: Carried | None = None
     at_rank: Tensor | None = None
 
@@ -59,10 +60,10 @@ class CurveSource:
         return counted.carried_over(rows, _scores(experiment, network, rows), "before fine-tuning")
 
     @staticmethod
-    def out_of_fold(p: Tensor, y: Tensor, at_rank: Tensor | None = None) -> "CurveSource":
+    def out_of_fold(p: Tensor, y: Tensor, thresholds: Thresholds, at_rank: Tensor) -> "CurveSource":
         """All labelled images, each scored by the head of its fold."""
         note = f"counted on {len(y)} labelled images, each scored by a head that never saw it"
-        return CurveSource(p, y, note, is_out_of_fold=True, at_rank=at_rank)
+        return CurveSource(p, y, note, thresholds, at_rank=at_rank)
 
     def carried_over(self, rows: np.ndarray, scores: Tensor, where: str) -> "CurveSource":
         """The same for a network that is trained on, from one that gives unlabelled images, `rows`, these scores (m, C)."""
@@ -86,12 +87,12 @@ def decisions_of(experiment: Experiment, network: nn.Module, stage: str, source:
     """
     method, roles = experiment.method, experiment.roles
     prior = prior_of(experiment.labels.of(roles.labelled).numpy())
-    if not isinstance(method, Calibrates):
+    if stage == "warmup" and experiment.settings.recommends:
+        return plain(prior, "no curve: the warm-up trains on all labelled images, the main stage measures; decisions at 0.5")
+    if source is None and not isinstance(method, Calibrates):
         return plain(
             prior, f"no curve: {METHODS[experiment.settings.method].title} trains on all labelled images; decisions at 0.5"
         )
-    if stage == "warmup" and experiment.settings.calibration.source == "cross_fit":
-        return plain(prior, "no curve: the warm-up trains on all labelled images, the main stage measures; decisions at 0.5")
     source = source or CurveSource.on_est(experiment, network)
     curve, carried = source.curve, source.carried
     after = None if carried is None else _scores(experiment, network, carried.rows)
@@ -100,13 +101,13 @@ def decisions_of(experiment: Experiment, network: nn.Module, stage: str, source:
 
     tau_pos = tau_neg = np.full(method.classes, 0.5)
     if stage != "warmup":
-        if source.is_out_of_fold:
-            thresholds = method.thresholds(source.p, source.y)
-        else:
+        thresholds = source.thresholds
+        if thresholds is None:
+            assert isinstance(method, Calibrates)
             y_sup = experiment.labels.of(roles.sup).to(experiment.runtime.device)
             thresholds = method.thresholds(experiment.predict(network, roles.sup), y_sup)
         pair = [tau.cpu().numpy() for tau in (thresholds.tau_pos, thresholds.tau_neg)]
-        if source.is_out_of_fold and carried is not None and after is not None:
+        if source.thresholds is not None and carried is not None and after is not None:
             pair = [thresholds_at_equal_rank(tau, carried.scores.numpy(), after.numpy()) for tau in pair]
         active = thresholds.active.cpu().numpy()
         tau_pos, tau_neg = (np.where(active, tau, extreme) for tau, extreme in zip(pair, (1.0, 0.0), strict=True))

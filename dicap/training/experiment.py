@@ -120,7 +120,7 @@ class Experiment:
     def split_mark(self) -> str:
         """SHA-256 of the names of the images by role. Where no label is held out, D_est is part of the labelled images."""
         s, roles = self.settings, self.roles
-        held_out = holds_out(s.method, s.calibration.source)
+        held_out = holds_out(s.method, s.protocol)
         parts = (roles.sup, roles.est) if held_out else (roles.labelled,)
         names = [self.store.ids[rows].tolist() for rows in (*parts, roles.unlabeled, roles.test)]
         return hashlib.sha256(json.dumps(names).encode()).hexdigest()

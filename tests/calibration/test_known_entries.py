@@ -14,9 +14,8 @@ from sklearn.metrics import average_precision_score
 from dicap.calibration.curve import curve_by_rank, log_loss
 from dicap.calibration.rates import count_bins
 from dicap.calibration.thresholds import dual_thresholds
-from dicap.frozen.estimators import estimate_curve
 from dicap.frozen.folds import assign_folds
-from dicap.frozen.logistic import class_shares
+from dicap.frozen.logistic import class_shares, rates_of_classes
 from dicap.losses import asymmetric_loss, binary_cross_entropy
 from dicap.methods import rules
 from dicap.methods.base import reduced
@@ -136,7 +135,9 @@ EVERYTHING = {
     "matched": lambda p, y, u: torch.tensor(rules.matched_threshold(p, y)),
     "top k": lambda p, y, u: torch.tensor(rules.default_k(y, "table")),
     "seen": lambda p, y, u: rules.seen(y),
-    "class_score": lambda p, y, u: estimate_curve(p, y, u, y).at_knots,
+    "class_score": lambda p, y, u: torch.from_numpy(
+        rates_of_classes(p.numpy(), y.numpy(), u.numpy(), class_shares(y.numpy()))[1]
+    ),
     "groups": lambda p, y, u: torch.stack(curve_by_rank(p, y)[:2]),
     "log loss": lambda p, y, u: torch.tensor(log_loss(p, y)),
     "precision": lambda p, y, u: torch.from_numpy(average_precision(p.numpy(), y.numpy())),

@@ -139,12 +139,12 @@ def test_a_stage_continues_only_from_its_own_problem(model, tiny_experiment):
             check_same_problem(model, tiny.settings({key: value}), CLASSES, split)
 
 
-@pytest.mark.parametrize("which", ["dicap holdout", "dicap cross_fit", "mld holdout", "cap holdout"])
+@pytest.mark.parametrize("which", ["dicap published", "dicap recommended", "mld published", "cap published"])
 def test_a_stage_continues_from_another_split_only_where_no_label_that_is_held_out_was_learnt(tiny_set, tmp_path, which):
     """Roles exchanged by hand, two at a time."""
-    method, source = which.split()
-    changes = {"method": method, "head": "linear", "linear.solver": "convex", "calibration.source": source}
-    changes |= {"warmup.trainable": "head"} if source == "cross_fit" else {}
+    method, protocol = which.split()
+    changes = {"method": method, "head": "linear", "linear.solver": "convex", "protocol": protocol}
+    changes |= {"warmup.trainable": "head"} if protocol == "recommended" else {}
     split, model = tmp_path / "split.parquet", tmp_path / "model.safetensors"
     e = tiny.open_experiment(tiny_set, split, changes)
     facts = {"settings": e.settings, "classes": CLASSES, "stage": "warmup", "which": "raw"}
@@ -156,7 +156,7 @@ def test_a_stage_continues_from_another_split_only_where_no_label_that_is_held_o
         exchanged[i], exchanged[k] = roles[k], roles[i]
         write_split(ids, exchanged, split)
         mark = tiny.open_experiment(tiny_set, split, changes).split_mark
-        if {one, other} == {"sup", "est"} and which != "dicap holdout":
+        if {one, other} == {"sup", "est"} and which != "dicap published":
             check_same_problem(model, e.settings, CLASSES, mark)
             continue
         with pytest.raises(DataError, match="may have learnt labels that are held out now"):

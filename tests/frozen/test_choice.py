@@ -10,8 +10,8 @@ import pytest
 from scipy.optimize import minimize
 from scipy.sparse import coo_array
 
-from dicap.frozen.choice import CLEAR, SHARES, calibrated_losses, evidence, safe_mixture
 from dicap.frozen.folds import assign_folds
+from dicap.frozen.recommended import CLEAR, SHARES, calibrated_losses, evidence, share_of_student
 from dicap.frozen.solver import Solution
 from dicap.sklearn import DiCaPClassifier
 
@@ -144,9 +144,9 @@ def solutions(gain, n=90, classes=3, features=40):
 
 def test_the_largest_share_whose_loss_is_clearly_lower_is_taken():
     own, student, rows, y, fold = solutions(2.0)
-    heads, choice = safe_mixture(own, student, rows, y, fold)
+    heads, choice = share_of_student(own, student, rows, y, fold)
     assert choice.share == 1 and np.array_equal(heads.w, student.w) and choice.evidence[0] <= -CLEAR
-    heads, choice = safe_mixture(student, own, rows, y, fold)
+    heads, choice = share_of_student(student, own, rows, y, fold)
     taken = [share for share, errors in zip(SHARES, choice.evidence, strict=True) if errors <= -CLEAR]
     assert choice.share == max(taken, default=0) < 1
     assert np.allclose(heads.w, (1 - choice.share) * student.w + choice.share * own.w)
@@ -154,11 +154,11 @@ def test_the_largest_share_whose_loss_is_clearly_lower_is_taken():
 
 def test_what_was_tried_is_said():
     own, student, rows, y, fold = solutions(-2.0)
-    heads, choice = safe_mixture(own, student, rows, y, fold)
+    heads, choice = share_of_student(own, student, rows, y, fold)
     assert choice.share == 0 and heads is own
     assert choice.in_words().startswith("did not clearly help, so they were not used: log loss 0.")
     said = choice.to_dict()
     assert [each["share"] for each in said["candidates"]] == [0, *SHARES]
     permuted = np.random.default_rng(1).permutation(len(y))
-    again = safe_mixture(own, student, rows[permuted], y[permuted], fold[permuted])[1]
+    again = share_of_student(own, student, rows[permuted], y[permuted], fold[permuted])[1]
     assert np.allclose(again.evidence, choice.evidence, atol=1e-3) and again.share == choice.share

@@ -1,6 +1,7 @@
 """Warm-up and main stage solved as convex problems: the optimum, and nothing leaks."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import tiny
 import torch
@@ -17,8 +18,9 @@ from dicap.evaluation.evaluate import evaluate
 from dicap.files.artifacts import epoch_file, read_pseudo_labels
 from dicap.files.json_files import read_json
 from dicap.frozen import crossfit
+from dicap.frozen.loops import recommended
 from dicap.frozen.loops import solved as convex
-from dicap.frozen.loops.solved import Problem, Students, entries
+from dicap.frozen.loops.solved import Problem, entries
 from dicap.frozen.solver import DEFAULT_TOLERANCE
 from dicap.methods import build_method
 from dicap.models import load_model
@@ -28,11 +30,7 @@ HOLDOUT = {"method": "dicap", "head": "linear", "linear.solver": "convex", "line
 RECOMMENDED = HOLDOUT | {
     "linear.neighbours": 3,
     "linear.pseudo_weight": 0.5,
-    "calibration.source": "cross_fit",
-    "calibration.folds": 3,
-    "calibration.estimator": "class_score",
-    "calibration.power": 2.0,
-    "thresholds.rule": "quota",
+    "protocol": "recommended",
 }
 AUTO = RECOMMENDED | {"linear.pseudo_weight": "auto"}
 ALIKE = {"atol": 2e-3}  # a solution is within its tolerance of the optimum, and so are two of the same problem
@@ -46,15 +44,15 @@ def stay(monkeypatch):
 
 @pytest.fixture
 def solved(monkeypatch):
-    """The problem and the students of the main stage that was run last."""
+    """The problem and the heads of the main stage that was run last."""
     seen = {}
-    curve_out_of_fold = Students.curve_out_of_fold
+    curve_out_of_fold = recommended.curve_out_of_fold
 
-    def remember(students, problem):
-        seen["problem"], seen["students"], seen["counted"] = problem, students, curve_out_of_fold(students, problem)
+    def remember(problem, heads):
+        seen["problem"], seen["heads"], seen["counted"] = problem, heads, curve_out_of_fold(problem, heads)
         return seen["counted"]
 
-    monkeypatch.setattr(Students, "curve_out_of_fold", remember)
+    monkeypatch.setattr(recommended, "curve_out_of_fold", remember)
     return seen
 
 
@@ -90,7 +88,7 @@ def test_a_given_penalty_is_taken_and_one_labelled_image_is_enough(frozen_experi
     experiment = frozen_experiment(few, split=tmp_path / "few.parquet")
     assert len(experiment.roles.sup) == len(experiment.roles.est) == 1
     run_all(experiment, tmp_path / "few")
-    run_all(frozen_experiment(RECOMMENDED | few | {"calibration.folds": 5}, split=tmp_path / "few.parquet"), tmp_path / "cross")
+    run_all(frozen_experiment(RECOMMENDED | few, split=tmp_path / "few.parquet"), tmp_path / "cross")
 
 
 @pytest.mark.parametrize("changes", [HOLDOUT, RECOMMENDED])
@@ -121,10 +119,10 @@ def test_the_estimator_finds_the_same_on_the_same_folds(frozen_experiment, solve
     problem, found = solved["problem"], read_json(place / "train" / "choice.json")
     rows, y = problem.order, np.pad(problem.y, ((0, len(problem.unlabelled)), (0, 0)), constant_values=-1)
     monkeypatch.setattr(sklearn, "_folds", lambda *_: problem.fold)
-    estimator = sklearn.DiCaPClassifier(C=0.05, features="root", pseudo_weight=weight, neighbours=3, folds=3)
+    estimator = sklearn.DiCaPClassifier(C=0.05, features="root", pseudo_weight=weight, neighbours=3)
     model = estimator.fit(experiment.bank.mean(rows), y, views=experiment.bank.mean(rows, "strong_0"))
-    head = solved["students"].head.linear
-    assert np.allclose(model.coef_, head.weight.detach(), **ALIKE) and np.allclose(model.intercept_, head.bias.detach(), **ALIKE)
+    heads = solved["heads"]
+    assert np.allclose(model.coef_, heads.w[-1], **ALIKE) and np.allclose(model.intercept_, heads.b[-1], **ALIKE)
     if weight == 0.5:
         assert found == {"C": 0.05} and model.choice_ is None
         return
@@ -160,16 +158,35 @@ def test_entries_are_those_of_a_loop(soft):
                 assert target[i, c] == label[i, c] and found[i, c] == weight[i, c]
 
 
-@pytest.mark.parametrize("power", [0.5, 1.0, 2.0])
-def test_a_soft_target_is_the_chance_of_presence(power):
-    """Whatever calibration.power is, which is an exponent of the weights of hard labels."""
-    soft = {"calibration.target": "soft", "thresholds.rule": "none", "calibration.power": power}
+def test_a_soft_target_is_the_chance_of_presence():
+    soft = {"calibration.target": "soft", "thresholds.rule": "none"}
     method = build_method(tiny.settings(soft), 3, 0.5)
     p, chance = torch.from_numpy(np.random.default_rng(0).random((2, 200, 3)))
     y = (chance < p).int()
     rates = estimate_rates(*count_bins(p, y, 20))
     target, weight = entries(method.pseudo_labels(p, rates, method.thresholds(p, y)))
     assert (weight == 1).all() and np.allclose(target, rates.at(p).numpy(), atol=1e-6)
+
+
+def test_the_curve_of_every_class_is_weighed_by_and_recorded(frozen_experiment, monkeypatch, tmp_path):
+    """Label and weight of every unlabelled entry by the teacher's confidences, class by class."""
+    seen, record = [], recommended.refresh_of
+    monkeypatch.setattr(recommended, "refresh_of", lambda problem, labels: seen.append(labels) or record(problem, labels))
+    experiment = frozen_experiment(RECOMMENDED)
+    out = run_all(experiment, tmp_path) / "train"
+    table = pd.read_parquet(out / "weights")
+    assert len(table) == 3 * 20 and table["r_pos"].between(0, 1).all()
+    assert (table.groupby(["epoch", "class"])["r_pos"].diff().dropna() >= -1e-9).all()
+    assert pd.read_csv(out / "history.csv")["excess_log_loss"].notna().all()
+    _, p, label, weight = read_pseudo_labels(epoch_file(out, "pseudo_labels", 0))
+    (labels,), unlabelled = seen, len(experiment.roles.unlabeled)
+    np.testing.assert_allclose(p, labels.scores[-unlabelled:], atol=1e-3)
+    y = tiny.hidden_labels(experiment, experiment.roles.labelled)
+    for c in range(3):
+        chance = np.interp(labels.scores[-unlabelled:, c], labels.knots, labels.rates[c])
+        right = np.where(label[:, c] == 1, chance, 1 - chance)
+        np.testing.assert_allclose(weight[label[:, c] >= 0, c], right[label[:, c] >= 0] ** 2, atol=1e-3)
+        assert (label[:, c] == 1).sum() == int(y[:, c].mean() * unlabelled), "as large a share as among the labels"
 
 
 # -- nothing leaks ----------------------------------------------------------------------------------------------------
@@ -184,13 +201,13 @@ def permute_fold(folder, rows):
 
 
 def test_labels_of_a_fold_never_reach_what_scores_it(frozen_experiment, own_set, stay, solved, tmp_path):
-    """tests/frozen/test_crossfit.py proves it for the recommended rule; here the method reads labels by its roles."""
+    """tests/frozen/test_crossfit.py proves it for the rule; here it is an experiment's."""
     found = []
     for name in ("before", "after"):
         experiment = frozen_experiment(RECOMMENDED, folder=own_set)
         place = run_all(experiment, tmp_path / name)
         problem = problem_of(experiment, place)
-        found.append((problem, solved["students"].fit.heads.w, solved["counted"]))
+        found.append((problem, solved["heads"].w, solved["counted"]))
         permute_fold(own_set, problem.labelled[problem.fold == 1])
     (problem, students, counted), (other, students_after, counted_after) = found
     assert (problem.y != other.y).any() and np.array_equal(problem.y[problem.fold != 1], other.y[problem.fold != 1])
@@ -204,7 +221,7 @@ def test_labels_of_a_fold_never_reach_what_scores_it(frozen_experiment, own_set,
 def test_the_chance_is_counted_on_scores_of_heads_that_never_saw_the_image(frozen_experiment, solved, tmp_path):
     experiment = frozen_experiment(RECOMMENDED)
     place = run_all(experiment, tmp_path)
-    problem, w, b = solved["problem"], solved["students"].fit.heads.w, solved["students"].fit.heads.b
+    problem, w, b = solved["problem"], solved["heads"].w, solved["heads"].b
     p = np.array([expit(w[k] @ problem.rows[row] + b[k]) for row, k in zip(problem.labelled, problem.fold, strict=True)])
     y = tiny.hidden_labels(experiment, problem.labelled)
     published = load_model(place / "train" / "model.safetensors").decisions.curve

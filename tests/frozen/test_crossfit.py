@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dicap.frozen.choice import PART, SHARES
-from dicap.frozen.crossfit import Pseudo, crossfit, out_of_fold, out_of_fold_at_rank, quota_labels, solve_students, solve_teachers
+from dicap.frozen import recommended
+from dicap.frozen.crossfit import Pseudo, out_of_fold, out_of_fold_at_rank, solve_students, solve_teachers
 from dicap.frozen.folds import assign_folds
 from dicap.frozen.logistic import class_shares, rates_of_classes
+from dicap.frozen.recommended import PART, SHARES, fit, labels_and_weights
 from dicap.frozen.solver import rotate, solve
 
 
@@ -20,6 +21,11 @@ def partly_labelled(seed=0, n=60, labelled=40, classes=4):
     y[labelled:] = -1
     y[:labelled][rng.random((labelled, classes)) < 0.3] = -1
     return x.astype(np.float32), y
+
+
+def entries_without_label(y):
+    """(60, C) bool: those of labelled rows y (40, C) that are unknown, and all of the 20 others."""
+    return np.concatenate([y < 0, np.ones((20, y.shape[1]), bool)])
 
 
 # -- nothing leaks
@@ -34,18 +40,21 @@ def test_no_label_of_a_fold_reaches_what_scores_it(seed, folds, neighbours):
     changed = np.where((fold == 0)[:, None] & (y >= 0), 1 - y, y)
     seen = []
 
-    def rule(scores, known, k):
-        assert k is None or (known[fold == k] < 0).all()
-        seen.append((k, scores))
-        return quota_labels(scores, known, np.concatenate([y < 0, np.ones((20, 4), bool)]))
+    def watched(scores, known, *given, **options):
+        k = len(seen) % (folds + 1)
+        assert (known[fold == k] < 0).all() and np.array_equal(known[fold != k] >= 0, y[fold != k] >= 0)
+        seen.append(scores)
+        return labels_and_weights(scores, known, *given, **options)
 
-    options = {"loss_weight": 0.1, "pseudo_weight": 0.5, "neighbours": neighbours}
-    before, after = (crossfit(x, labels, fold, rule, **options)[0] for labels in (y, changed))
+    options = {"loss_weight": 0.1, "pseudo_weight": 0.5, "neighbours": neighbours, "open_entries": entries_without_label(y)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recommended, "labels_and_weights", watched)
+        before, after = (fit(x, labels, fold, **options).heads for labels in (y, changed))
     assert np.allclose(before.w[0], after.w[0], atol=5e-3) and not np.allclose(before.w[1:], after.w[1:], atol=5e-3)
     p, q = (out_of_fold(heads.w, heads.b, x[:40], fold) for heads in (before, after))
     assert np.allclose(p[fold == 0], q[fold == 0], atol=5e-3) and not np.allclose(p[fold != 0], q[fold != 0], atol=5e-3)
-    assert [k for k, _ in seen] == 2 * [*range(folds), None]
-    assert np.allclose(seen[0][1], seen[folds + 1][1], atol=5e-3), "what the student of fold 0 learns from"
+    assert len(seen) == 2 * (folds + 1)
+    assert np.allclose(seen[0], seen[folds + 1], atol=5e-3), "what the student of fold 0 learns from"
 
 
 @settings(max_examples=8, deadline=None)
@@ -55,12 +64,11 @@ def test_labels_of_a_fold_reach_a_mixture_through_its_share_alone(seed, folds):
     x, y = partly_labelled(seed)
     y, fold = y[:40], np.arange(40) % folds
     changed = np.where((fold == 0)[:, None] & (y >= 0), 1 - y, y)
-    open_entries = np.concatenate([y < 0, np.ones((20, 4), bool)])
+    options = {"loss_weight": 0.1, "neighbours": 0, "open_entries": entries_without_label(y)}
 
     def heads(labels, weight):
-        return crossfit(
-            x, labels, fold, lambda p, known, _: quota_labels(p, known, open_entries), loss_weight=0.1, pseudo_weight=weight
-        )
+        found = fit(x, labels, fold, pseudo_weight=weight, **options)
+        return found.heads, found.choice
 
     with pytest.MonkeyPatch.context() as patch:  # heads solved beside other ones stop elsewhere within the tolerance
         patch.setattr("dicap.frozen.crossfit.TOLERANCE", 1e-3)
@@ -101,7 +109,7 @@ def test_pseudo_labels_are_those_of_a_loop_over_entries(partly):
     y = np.where(rng.random((20, 3)) < 0.3, -1 if partly else 0, rng.integers(0, 2, (20, 3))).astype(np.float32)
     scores = rng.random((50, 3)).astype(np.float32)
     open_entries = np.concatenate([y < 0, np.ones((30, 3), bool)])
-    found = quota_labels(scores, y, open_entries, power=2)
+    found = labels_and_weights(scores, y, open_entries, power=2).pseudo
     target, weight = slow_pseudo_labels(scores, y, open_entries, 2)
     assert np.array_equal(found.target, target) and np.allclose(found.weight, weight, atol=1e-6)
     assert not found.weight[:20][y >= 0].any() and (found.weight[:20][y < 0].any() == partly)

@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
-from dicap.calibration.curve import Curve, carry_over, curve_by_rank, log_loss
+from dicap.calibration.curve import Curve, carry_over, curve_by_rank, curve_of, log_loss
 from dicap.calibration.rates import count_bins, estimate_rates
-from dicap.frozen.estimators import estimate_curve, fit_curve
-from dicap.frozen.logistic import class_shares
+from dicap.frozen.logistic import class_shares, rates_of_classes
+from dicap.frozen.loops.recommended import recorded_rates
 
-LEARNT = ["class_score", "groups"]  # what training may use beside the paper's bins, and what a published model carries
+LEARNT = ["class_score", "groups"]  # of the recommended rule, and what a published model carries
 
 
 def world(images: int, seed: int, classes: int = 8):
@@ -22,6 +22,11 @@ def world(images: int, seed: int, classes: int = 8):
     odds = 0.7 * np.log(p) - 1.6 * np.log1p(-p) - 0.4
     rate = 1 / (1 + np.exp(-odds))
     return torch.from_numpy(p), torch.from_numpy((rng.random(p.shape) < rate).astype(np.int8)), torch.from_numpy(rate)
+
+
+def fit_curve(p, y, p_unlabelled, share) -> Curve:
+    """The curves of the recommended rule."""
+    return curve_of(*rates_of_classes(p.double().numpy(), y.numpy(), p_unlabelled.numpy(), share))
 
 
 def learnt(name: str, p, y, p_unlabelled) -> Curve:
@@ -115,8 +120,8 @@ def test_one_image_one_class_one_outcome(name, label, shape):
 def test_the_rate_of_a_bin_is_the_mean_of_its_unlabelled_entries():
     (p, y, _), (p_unlabelled, _, _) = world(30, 0, classes=3), world(60, 1, classes=3)
     p_unlabelled = torch.where(p_unlabelled < 0.8, p_unlabelled, 0.79)  # the last bins stay empty
-    found = estimate_curve(p, y, p_unlabelled, y, bins=10)
-    at = fit_curve(p, y, p_unlabelled, class_shares(y.numpy())).at
+    knots, curves = rates_of_classes(p.numpy(), y.numpy(), p_unlabelled.numpy(), class_shares(y.numpy()))
+    found, at = recorded_rates(knots, curves, p, y, p_unlabelled, bins=10), curve_of(knots, curves).at
     rates = at(p_unlabelled).numpy()
     for c, row in enumerate(found.r_pos):
         for k in range(10):

@@ -11,9 +11,9 @@ from training.test_resume import run_all
 
 from dicap.files.artifacts import epoch_file, read_pseudo_labels
 from dicap.files.json_files import read_json
-from dicap.frozen import crossfit
-from dicap.frozen.choice import PART
-from dicap.frozen.loops import finetune_from_solved as unfrozen
+from dicap.frozen import recommended
+from dicap.frozen.loops import recommended as unfrozen
+from dicap.frozen.recommended import PART
 from dicap.models import load_model
 from dicap.network.linear import signed_root
 from dicap.training.decisions import thresholds_at_equal_rank
@@ -27,7 +27,6 @@ WHOLE = RECOMMENDED | {
     "train.backbone_lr": 1e-3,
     "train.head_lr": 1e-4,
     "train.batch_norm": "eval",
-    "contrastive.enabled": False,
 }
 
 
@@ -141,13 +140,13 @@ def test_every_epoch_learns_from_the_labels_of_the_frozen_main_stage(unfreeze, s
 
 def test_a_pseudo_labelled_image_counts_what_its_row_did(unfreeze, monkeypatch, tmp_path):
     """Not at all, where the unlabelled images were not used."""
-    seen, learn, mix = [], unfrozen.learn, crossfit.safe_mixture
+    seen, learn, mix = [], unfrozen.learn, recommended.share_of_student
     monkeypatch.setattr(
         unfrozen, "learn", lambda *args, **options: seen.append(options["pseudo_weight"]) or learn(*args, **options)
     )
     for share in (0.0, 0.25):
         monkeypatch.setattr(
-            crossfit, "safe_mixture", lambda *args, share=share: (lambda s, c: (s, c._replace(share=share)))(*mix(*args))
+            recommended, "share_of_student", lambda *args, share=share: (lambda s, c: (s, c._replace(share=share)))(*mix(*args))
         )
         place = unfreeze({"linear.pseudo_weight": "auto"}, place=tmp_path / f"{share}")
         assert read_json(place / "train" / "choice.json")["share"] == share

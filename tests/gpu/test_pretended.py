@@ -2,7 +2,7 @@
 
 Outside of steps the host waits: a refresh and an epoch's end read scores and means for NumPy and the history.
 
-Not here: a solved head (`linear.solver` convex) and the folds of `cross_fit` on it are fitted by SciPy on the processor, whose
+Not here: a solved head (`linear.solver` convex) and the folds of the recommended rule are fitted by SciPy on the processor, whose
 values a pretended GPU does not have.
 """
 
@@ -30,9 +30,7 @@ SMALL |= {
 }
 EACH = [*((method, facts.head) for method, facts in METHODS.items()), ("dicap", "linear"), ("cap", "ml_decoder")]
 MORE = {
-    "class_score": {"calibration.estimator": "class_score"},
     "optimal": {"calibration.policy": "optimal"},
-    "quota": {"thresholds.rule": "quota"},
     "both views": {"warmup.wcl": True, "contrastive.weak_gradient": True},
     "mean": {"loss.reduction": "mean", "calibration.target": "soft"},
     "matched": {"method": "iat", "iat.rule": "matched"},

@@ -54,10 +54,7 @@ def experiment(settings: dict[str, Any], score: float = 50.0, when: str = "2026-
 
 
 RULE = {
-    "calibration__source": "cross_fit",
-    "calibration__estimator": "class_score",
-    "calibration__power": 2.0,
-    "thresholds__rule": "quota",
+    "protocol": "recommended",
     "linear__pseudo_weight": "auto",
     "linear__neighbours": 10,
 }
@@ -69,7 +66,7 @@ RULE = {
         ({}, "dicap"),
         ({"method": "cap"}, "cap"),
         (RULE, RECOMMENDED),
-        (RULE | {"protocol": "recommended"}, RECOMMENDED),
+        (RULE | {"protocol": "published"}, None),
         (RULE | {"linear__neighbours": 5}, None),
         ({"linear__pseudo_weight": 0.1, "method": "cap"}, None),
         ({"contrastive__enabled": False}, None),

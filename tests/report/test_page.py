@@ -257,7 +257,7 @@ def test_where_no_label_is_withheld_nothing_is_called_held_out(tmp_path):
 
     (_, held, *_), captions = told()
     assert held == "labelled, for estimation" and "of the estimation set at each confidence" in captions
-    (sup, est, *_), captions = told(calibration={"source": "cross_fit"})
+    (sup, est, *_), captions = told(protocol="recommended")
     assert sup == est == "labelled, trained on" and "estimation set" not in captions
     assert "each scored by a head that never saw its image, at each confidence" in captions
     (sup, est, *_), _ = told(method="asl")

@@ -174,7 +174,12 @@ def test_all_code_that_a_stage_names_is_within_its_reach(stage):
 @pytest.mark.parametrize("method", METHODS)
 def test_the_stages_that_train_name_the_code_of_every_method(method):
     others = {f"dicap/methods/{name}.py" for name in METHODS} - reached(f"dicap/methods/{method}.py", beyond={"dicap/plugins.py"})
-    start = f"dicap/methods/{method}.py", "dicap/training/loops/table.py", "dicap/frozen/inputs.py", "dicap/frozen/estimators.py"
+    start = (
+        f"dicap/methods/{method}.py",
+        "dicap/training/loops/table.py",
+        "dicap/frozen/inputs.py",
+        "dicap/frozen/loops/recommended.py",
+    )
     within = reached(*start, beyond={"dicap/plugins.py", *others})
     for stage in ("warmup", "pseudo_label", "train", "finetune"):
         named = [*code(stage, method), *NEUTRAL, *ASIDE]

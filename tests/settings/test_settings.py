@@ -51,10 +51,10 @@ def test_a_value_comes_from_the_first_file_that_has_one(write):
     assert resolved.origins["head"] == "published head of dicap"
 
 
-def test_a_protocol_stands_between_the_data_set_and_the_published_values(write):
+def test_a_protocol_stands_before_the_data_set_and_the_published_values(write):
     recommended = YAML(typ="safe", pure=True).load((ROOT / "configs/recommended.yaml").read_text())
     changed = dict(flatten(recommended))
-    own = {"dataset": "digits"}  # its file sets nothing that the protocol sets
+    own = {"dataset": "digits"}
     resolved = resolve(write(own | {"protocol": "recommended"}))
     published = resolve(write(own)).settings.model_dump()
     values = dict(flatten(resolved.settings.model_dump()))
@@ -62,7 +62,7 @@ def test_a_protocol_stands_between_the_data_set_and_the_published_values(write):
     assert set(changed) == {key for key, origin in resolved.origins.items() if origin == "configs/recommended.yaml"}
     differing = {key for key, value in flatten(published) if value != values[key]}
     assert differing == {"protocol", *changed}, "a key that repeats the published value is no recommendation"
-    assert load(write({"protocol": "recommended", "calibration.estimator": "bins"})).calibration.estimator == "bins"
+    assert load(write({"protocol": "recommended", "linear.neighbours": 3})).linear.neighbours == 3
     photographs = load(write({"dataset": "table", "data_root": "/photographs", "protocol": "recommended"})).model_dump()
     assert changed.items() <= dict(flatten(photographs)).items(), "it is for them"
 

@@ -141,7 +141,7 @@ SETTINGS = [
     Case("tokens that the attention heads cannot share", "warmup", wrong(network__decoder_heads=3), code=2),
     Case("a batch of labelled images alone", "train", wrong(train__batch_labelled=8), code=2),
     Case("features of a backbone that was trained", "train", wrong(train__trainable="head"), code=2),
-    Case("cross-fitting of the whole network", "train", wrong(calibration__source="cross_fit"), code=2),
+    Case("cross-fitting of the whole network", "train", wrong(protocol="recommended", warmup__trainable="all"), code=2),
     Case("images for a generator that gets features", "warmup", frozen(method="pclp", head=None), code=2),
     Case("tiles for a method that gets features", "warmup", frozen(method="d2l", head="linear"), code=2),
     Case("no strong views to train on", "warmup", frozen(features__views=0), code=2),

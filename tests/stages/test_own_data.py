@@ -13,7 +13,7 @@ from PIL import Image
 
 def test_the_report_of_a_solved_head_says_what_a_yes_is_worth(bare_project, raw_photos):
     solved = {"head": "linear", "warmup.trainable": "head", "train.trainable": "head", "linear.solver": "convex", "ratio": 1.0}
-    bare_project.set(tiny.CHANGES | solved | {"calibration.source": "cross_fit", "data_root": str(raw_photos)})
+    bare_project.set(tiny.CHANGES | solved | {"protocol": "recommended", "data_root": str(raw_photos)})
     for stage in ("convert", "features", "split", "warmup", "train", "finetune", "evaluate"):
         bare_project.done(stage)
     bare_project.done("report")

@@ -9,6 +9,7 @@ import torch
 
 from dicap.calibration.curve import carry_over, curve_by_rank
 from dicap.calibration.thresholds import dual_thresholds
+from dicap.methods import rules
 from dicap.models import load_model
 from dicap.training.decisions import CurveSource, decisions_of
 
@@ -56,10 +57,11 @@ def test_without_unlabelled_images_the_earlier_curve_stays(tiny_experiment, trai
 
 
 def test_a_class_that_is_left_out_is_never_decided(tiny_experiment, trained):
-    experiment = tiny_experiment({"thresholds.rule": "quota"})
-    experiment.labels._matrix[:, 1] = 0
-    network = load_model(trained / "train" / "model.safetensors").network
-    found = decisions_of(experiment, network, "train")
+    experiment = tiny_experiment()
+    p, y = torch.rand(20, 3), torch.randint(2, (20, 3))
+    y[:, 1] = 0
+    source = CurveSource.out_of_fold(p, y, rules.quota(p, y)[1], p)
+    found = decisions_of(experiment, load_model(trained / "train" / "model.safetensors").network, "train", source)
     answer, _ = found.decide(np.full((1, 3), 0.9))
     assert answer[0, 1] == -1
 

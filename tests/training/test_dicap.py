@@ -1,7 +1,6 @@
 """DiCaP's losses and pairs against loops written from the paper, with a network whose answers are tables."""
 
 import numpy as np
-import pandas as pd
 import pytest
 import tiny
 import torch
@@ -12,9 +11,6 @@ from torch import nn
 from dicap.calibration.rates import estimate_rates
 from dicap.calibration.thresholds import Thresholds, dual_thresholds
 from dicap.data.loader import Request, load, scoring_batches
-from dicap.files import artifacts as files
-from dicap.frozen.estimators import estimate_curve, fit_curve
-from dicap.frozen.logistic import class_shares
 from dicap.methods import build_method
 from dicap.methods.base import Batch, Roles, frozen_statistics
 from dicap.randomness import torch_seed
@@ -403,27 +399,3 @@ def test_frozen_statistics_normalise_by_the_batch_and_remember_nothing():
     with pytest.raises(RuntimeError), frozen_statistics(norm):
         raise RuntimeError
     assert norm.momentum == 0.3
-
-
-def test_the_curve_of_every_class_is_trained_by_and_recorded(tiny_experiment, trained, tmp_path, monkeypatch):
-    experiment, seen = tiny_experiment({"calibration.estimator": "class_score"}), []
-
-    def watched(*given, **options):
-        seen.append(given[2])  # the confidences, of which the artifact holds halves: ranks among few images turn on less
-        return estimate_curve(*given, **options)
-
-    monkeypatch.setattr("dicap.frozen.estimators.estimate_curve", watched)
-    out = tiny.run_stage(experiment, "train", trained / "warmup" / "model.safetensors", tmp_path)
-    weights = pd.read_parquet(out / "weights")
-    assert len(weights) == 2 * CLASSES * 20 and weights["r_pos"].between(0, 1).all()
-    assert (weights.groupby(["epoch", "class"])["r_pos"].diff().dropna() >= -1e-9).all()
-    assert pd.read_csv(out / "history.csv")["excess_log_loss"].notna().all()
-    _, p, label, weight = files.read_pseudo_labels(files.epoch_file(out, "pseudo_labels", 0))
-    unsup, est = experiment.roles.unsup, experiment.roles.est
-    confidence = seen[0].double()
-    np.testing.assert_allclose(p, confidence, atol=1e-3)
-    share = class_shares(experiment.labels.of(experiment.roles.labelled).numpy())
-    is_est = np.isin(unsup, est)
-    curve = fit_curve(confidence[is_est], experiment.labels.of(unsup[is_est]), confidence, share)
-    expected = torch.where(torch.tensor(label) == 1, curve.at(confidence), 1 - curve.at(confidence)).numpy()
-    np.testing.assert_allclose(weight[label >= 0], expected[label >= 0], atol=1e-3)

@@ -26,14 +26,13 @@ LOOPS = {
     "cross-fitted": tiny.FROZEN | RECOMMENDED,
     "cap": tiny.FROZEN | HOLDOUT | {"method": "cap"},
     "bce": tiny.FROZEN | HOLDOUT | {"method": "bce"},
-    "soft targets": tiny.FROZEN | RECOMMENDED | {"calibration.target": "soft", "thresholds.rule": "none"},
+    "soft targets": tiny.FROZEN | HOLDOUT | {"calibration.target": "soft", "thresholds.rule": "none"},
     "solved and fine-tuned": tiny.FROZEN | HOLDOUT,
     "solved, then unfrozen": RECOMMENDED
-    | {"warmup.trainable": "head", "features.views": 0, "train.head_lr": 1e-3, "train.backbone_lr": 1e-3}
-    | {"cap.eta_neg": 0.8},  # so that some entries are uncertain
+    | {"warmup.trainable": "head", "features.views": 0, "train.head_lr": 1e-3, "train.backbone_lr": 1e-3},
     "plain": {"warmup.wcl": False, "contrastive.enabled": False, "finetune.enabled": False, "calibration.policy": "uniform"},
     "bank": tiny.FROZEN,
-    "over D_unsup": {"warmup.over": "unlabelled", "thresholds.rule": "quota"},
+    "over D_unsup": {"warmup.over": "unlabelled"},
     "bank, linear": tiny.FROZEN | {"head": "linear"},
     "matched": tiny.FROZEN | {"method": "iat", "iat.rule": "matched"},
     "warmed": {"method": "drml", "drml.features": "warmup", "drml.select": "distance"},

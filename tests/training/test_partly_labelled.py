@@ -40,7 +40,7 @@ def renamed(monkeypatch):
     "changes",
     [
         {},
-        {"loss.reduction": "mean", "calibration.estimator": "class_score", "thresholds.rule": "quota"},
+        {"loss.reduction": "mean"},
         {"method": "d2l", "head": "linear"},
         {"method": "iat", "head": "linear", "iat.rule": "matched"},
         tiny.FROZEN | RECOMMENDED | {"linear.C": "auto"},

@@ -38,12 +38,12 @@ CASES = [
     {"features.grid": 2, "head": "linear", "linear.features": "standard"},
     {
         **{"backbone": "tf_efficientnet_lite0+tf_efficientnet_lite0", "features.grid": 2, **SOLVED},
-        **{"calibration.source": "cross_fit", "export": True},
+        **{"protocol": "recommended", "export": True},
     },
-    {"features.grid": 1, **SOLVED, "calibration.source": "holdout", "augment.flip": 0.0, "export": True},
+    {"features.grid": 1, **SOLVED, "augment.flip": 0.0, "export": True},
     {
         **{"backbone": "test_vit", "backbone_weights": "random", "network.tokens": "class_and_mean"},
-        **{**SOLVED, "calibration.source": "holdout", "export": True},
+        **{**SOLVED, "export": True},
     },
 ]
 

@@ -1,10 +1,8 @@
 """Warm-up and main stage of a linear head on a frozen backbone: what is a pass of gradient steps elsewhere is one convex problem.
 
 A row is the mean feature of an image. The main stage has one round: teachers are solved on the labelled
-rows, they label the unlabelled ones, and the student is solved on both. With cross-fitting there are K fold students beside the
-student, in the same solve; nothing that reaches student k depends on a label of fold k, but for what all heads share, the
-weight of the loss and what `dicap.frozen.choice` chooses, so its scores of that fold measure how often a confidence is
-right. The arrays' part of it is in `dicap.frozen`; here are the experiment, the method and what is written.
+rows, they label the unlabelled ones by the method's own rule, and the student is solved on both. That of the recommended rule is
+in `dicap.frozen.loops.recommended`.
 """
 
 from collections.abc import Callable
@@ -21,19 +19,16 @@ from dicap.data.format import read_groups
 from dicap.errors import DataError
 from dicap.files.artifacts import CHOICE
 from dicap.files.json_files import read_json, write_json
-from dicap.frozen.choice import Choice
-from dicap.frozen.crossfit import Fit, Pseudo, crossfit, solve_teachers
-from dicap.frozen.folds import deal_folds, n_folds, rank_of_names
+from dicap.frozen.crossfit import Pseudo, solve_students, solve_teachers
+from dicap.frozen.folds import deal_folds, rank_of_names
 from dicap.frozen.inputs import BankFeatures
-from dicap.frozen.loss_weight import FOLDS, choose_loss_weight
-from dicap.frozen.neighbours import in_metric_of_views
-from dicap.frozen.solver import Solution, solve
-from dicap.methods.base import Calibrates, HiddenLabels, Phase, Refresh, Roles, Teacher
+from dicap.frozen.loss_weight import choose_loss_weight
+from dicap.frozen.recommended import FOLDS, PART, Choice, teacher_rows
+from dicap.frozen.solver import Solution, rotate, solve
+from dicap.methods.base import HiddenLabels, Phase
 from dicap.network.linear import LinearHead, fit_scaling
 from dicap.randomness import torch_seed
-from dicap.training.decisions import CurveSource
 from dicap.training.experiment import Experiment
-from dicap.training.records import record_first
 from dicap.training.trainer import Trainer
 
 
@@ -51,40 +46,31 @@ def warm_up(run: Trainer, network: nn.Module) -> None:
     run.begin_with(student, {"raw": network}, phase, eval_every=1)
     for _ in run.epochs:
         labelled, weight = problem.rows[problem.labelled], problem.label_mask
-        run.checkpoint.row["loss"] = student.set_fit(Fit(solve(labelled, problem.y, weight=weight, loss_weight=loss_weight)))
+        run.checkpoint.row["loss"] = student.set_heads(solve(labelled, problem.y, weight=weight, loss_weight=loss_weight))
         run.end_epoch()
     run.publish()
 
 
 def train(run: Trainer, network: nn.Module) -> None:
     """Stage 2, Algorithm 1 with its fourth step at the minimum."""
-    phase = replace(run.method.main(run.experiment.roles), epochs=1)
+    phase, linear = replace(run.method.main(run.experiment.roles), epochs=1), run.settings.linear
     problem, loss_weight = Problem.of(run.experiment, network, phase), chosen_loss_weight(run.source)
-
-    def make_labels(teacher: Teacher) -> Refresh:
-        with run.meter.timing("refresh"):
-            return run.record_refresh(run.method.refresh(teacher, run.experiment.roles))
-
     students = Students(network)
     run.begin_with(students, {"raw": network}, phase, eval_every=1)
     for _ in run.epochs:
-        # (1) - (3) rates, thresholds, pseudo-labels and weights: for each student; (4) L = L_sup + L_pseudo at its minimum
-        _, found = problem.crossfit(loss_weight, make_labels)
-        record_choice(run, loss_weight, found.choice)
-        run.checkpoint.row["loss"] = students.set_fit(found)
+        # (1) - (3) rates, thresholds, pseudo-labels and weights; (4) L = L_sup + L_pseudo at its minimum
+        rows, rotated = problem.all_rows, rotate(problem.all_rows)
+        near = teacher_rows(rows, rotated, problem.views, linear.neighbours)
+        teachers = solve_teachers(near, problem.y, problem.fold, loss_weight=loss_weight)
+        with run.meter.timing("refresh"):
+            refresh = run.record_refresh(run.method.refresh(HeadTeacher(problem, teachers.scores()), run.experiment.roles))
+        weight = PART if linear.pseudo_weight == "auto" else linear.pseudo_weight
+        options = {"loss_weight": loss_weight, "pseudo_weight": weight}
+        heads = solve_students(rotated, problem.y, problem.fold, [entries(refresh.pseudo)], **options)
+        record_choice(run, loss_weight)
+        run.checkpoint.row["loss"] = students.set_heads(heads)
         run.end_epoch()
-    run.publish(students.curve_out_of_fold(problem))
-
-
-def first_refresh(experiment: Experiment, network: nn.Module, folder: Path, source: Path | None = None) -> dict[str, float]:
-    """The pseudo-labels that `train` is going to make, recorded under `folder`; returns the shares of the labels."""
-    phase, experiment = experiment.method.main(experiment.roles), experiment.on_bank()
-    problem = Problem.of(experiment, experiment.place(network), phase)
-    near = None if problem.views is None else in_metric_of_views(problem.all_rows, problem.views)
-    options = {"loss_weight": chosen_loss_weight(source), "neighbours": experiment.settings.linear.neighbours, "near": near}
-    # Those of the fold students too, as in `train`: by fewer products at once the last digits would be others.
-    teacher = HeadTeacher(problem, solve_teachers(problem.all_rows, problem.y, problem.fold, **options).scores())
-    return record_first(experiment, experiment.method.refresh(teacher, experiment.roles), phase, folder)
+    run.publish()
 
 
 def chosen_loss_weight(source: Path | None) -> float:
@@ -136,7 +122,7 @@ class Problem:
     @staticmethod
     def of(experiment: Experiment, network: nn.Module, phase: Phase) -> "Problem":
         """The problem of a phase on the features of the frozen backbone."""
-        s, inputs = experiment.settings.calibration, experiment.inputs
+        inputs = experiment.inputs
         assert isinstance(inputs, BankFeatures) and isinstance(network.head, LinearHead)
         scaling, views = network.head.scaling, None
 
@@ -149,8 +135,7 @@ class Problem:
             viewed, seen = inputs.strong(np.union1d(phase.labelled, phase.unlabelled))  # no copy among the test images
             views = rows[viewed] - scaled(seen)
         y = experiment.labels.of(phase.labelled).numpy().astype(np.float32)
-        cross_fits = s.source == "cross_fit" and isinstance(experiment.method, Calibrates)
-        fold = folds_of(experiment, phase.labelled, y, s.folds) if cross_fits else np.full(len(y), -1)
+        fold = folds_of(experiment, phase.labelled, y, FOLDS) if experiment.settings.recommends else np.full(len(y), -1)
         return Problem(experiment, rows, views, phase.labelled, phase.unlabelled, y, fold)
 
     @property
@@ -168,29 +153,6 @@ class Problem:
         """Rows (n_l + n_u, D) of the labelled images, then of the unlabelled ones."""
         return self.rows[self.order]
 
-    def roles_without(self, fold: int) -> Roles:
-        """The roles as the student of a fold may know them: its fold is no labelled image."""
-        roles = self.experiment.roles
-        return Roles(self.labelled[self.fold != fold], roles.est[:0], roles.unlabeled, roles.test)
-
-    def crossfit(self, loss_weight: float, refresh: Callable[[Teacher], Refresh]) -> tuple[Refresh, Fit]:
-        """What the student learns from; the fold students and, last, the student, and what was chosen.
-
-        Args:
-            refresh: makes the pseudo-labels of the student; those of the fold students are the method's, without their fold.
-        """
-        made: list[Refresh] = []
-
-        def rule(scores: np.ndarray, _: np.ndarray, fold: int | None) -> Pseudo:
-            teacher = HeadTeacher(self, scores)
-            made.append(refresh(teacher) if fold is None else self.experiment.method.refresh(teacher, self.roles_without(fold)))
-            return entries(made[-1].pseudo)
-
-        s = self.experiment.settings.linear
-        options = {"loss_weight": loss_weight, "pseudo_weight": s.pseudo_weight, "neighbours": s.neighbours}
-        found = crossfit(self.all_rows, self.y, self.fold, rule, views=self.views, **options)
-        return made[-1], found
-
 
 class Students:
     """What a stage has solved: the last of its heads is the network's."""
@@ -198,32 +160,24 @@ class Students:
     def __init__(self, network: nn.Module) -> None:
         assert isinstance(network.head, LinearHead)
         self.head = network.head
-        self.fit: Fit | None = None
+        self.heads: Solution | None = None
 
-    def set_fit(self, fit: Fit) -> float:
+    def set_heads(self, heads: Solution) -> float:
         """Keep what was solved and let the network answer so; the minimised value of the last head, mean over classes."""
-        self.fit, linear = fit, self.head.linear
+        self.heads, linear = heads, self.head.linear
         with torch.no_grad():
-            linear.weight.copy_(torch.from_numpy(fit.heads.w[-1]))
-            linear.bias.copy_(torch.from_numpy(fit.heads.b[-1]))
-        return float(fit.heads.objective[-1].mean())
-
-    def curve_out_of_fold(self, problem: Problem) -> CurveSource | None:
-        """What the fold students' scores of their own folds say of a confidence; None without cross-fitting."""
-        if not n_folds(problem.fold):
-            return None
-        assert self.fit is not None, "nothing was solved yet"
-        p, ranked = map(torch.from_numpy, self.fit.out_of_fold(problem.all_rows, problem.fold))
-        return CurveSource.out_of_fold(p, torch.from_numpy(problem.y), ranked)
+            linear.weight.copy_(torch.from_numpy(heads.w[-1]))
+            linear.bias.copy_(torch.from_numpy(heads.b[-1]))
+        return float(heads.objective[-1].mean())
 
     def state_dict(self) -> dict[str, Any]:
         """All heads."""
-        return {} if self.fit is None else {name: torch.as_tensor(value) for name, value in self.fit.heads._asdict().items()}
+        return {} if self.heads is None else {name: torch.as_tensor(value) for name, value in self.heads._asdict().items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where `state_dict` was taken."""
         if state:
-            self.set_fit(Fit(Solution(**{name: value.numpy() for name, value in state.items()})))
+            self.set_heads(Solution(**{name: value.numpy() for name, value in state.items()}))
 
 
 @dataclass(frozen=True)

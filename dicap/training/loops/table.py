@@ -6,7 +6,8 @@ from typing import Any
 
 from dicap.settings import Settings
 
-# (stage, kind) -> module:function. The kind is "solved", "unfrozen", or a method with a loop of its own; "" is any other.
+# (stage, kind) -> module:function. The kind is "solved", "recommended", "unfrozen", or a method with a loop of its own; "" is any
+# other.
 # `warmup`, `train` and `finetune` are (Trainer, network) -> None; `pseudo_label` records the pseudo-labels of the first epoch.
 LOOPS: dict[tuple[str, str], str | None] = {
     ("warmup", ""): "dicap.training.loops.warmup:warm_up",
@@ -14,11 +15,13 @@ LOOPS: dict[tuple[str, str], str | None] = {
     ("warmup", "solved"): "dicap.frozen.loops.solved:warm_up",
     ("pseudo_label", ""): "dicap.training.loops.main:first_refresh",
     ("pseudo_label", "solved"): None,  # `train` takes no longer, and records them
-    ("pseudo_label", "unfrozen"): "dicap.frozen.loops.solved:first_refresh",
+    ("pseudo_label", "recommended"): None,
+    ("pseudo_label", "unfrozen"): "dicap.frozen.loops.recommended:first_refresh",
     ("train", ""): "dicap.training.loops.main:train",
     ("train", "drml"): "dicap.training.loops.drml:train",
     ("train", "solved"): "dicap.frozen.loops.solved:train",
-    ("train", "unfrozen"): "dicap.frozen.loops.finetune_from_solved:train",
+    ("train", "recommended"): "dicap.frozen.loops.recommended:train",
+    ("train", "unfrozen"): "dicap.frozen.loops.recommended:train_whole",
     ("finetune", ""): "dicap.training.loops.finetune:finetune",
 }
 
@@ -27,7 +30,7 @@ def named(stage: str, settings: Settings) -> str | None:
     """module:function of a stage's loop; None for a stage that trains nothing."""
     kind = settings.method
     if settings.solves(stage):
-        kind = "solved"
+        kind = "recommended" if settings.recommends and stage != "warmup" else "solved"
     elif stage in ("train", "pseudo_label") and settings.unfreezes:
         kind = "unfrozen"
     return LOOPS.get((stage, kind), LOOPS.get((stage, "")))

@@ -1,0 +1,143 @@
+"""Main stage of `protocol: recommended`: the rule on the features of a frozen backbone and, where asked, the whole network then.
+
+Linear probing, then fine-tuning (Kumar et al., ICLR 2022): K networks for cross-fitting are too dear, K heads on the frozen
+backbone are not. So the frozen backbone's main stage is solved first, and no label is withheld. Its labels, weights and head are
+what the whole network goes on from, by gradient steps on views of the images. The curve that a published model carries was
+counted out of fold on the frozen features and is carried over on the unlabelled images.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from dicap.calibration.curve import Curve, curve_of
+from dicap.calibration.quota import quota_of
+from dicap.calibration.rates import Rates, bin_index, count_bins, pieces
+from dicap.calibration.thresholds import PseudoLabels
+from dicap.frozen import recommended
+from dicap.frozen.crossfit import scores_out_of_fold, solve_teachers
+from dicap.frozen.loops.solved import Problem, Students, chosen_loss_weight, record_choice
+from dicap.frozen.recommended import PART, Fit, Labels
+from dicap.frozen.solver import Solution, rotate
+from dicap.methods.base import Method, Refresh
+from dicap.methods.rules import thresholds_of
+from dicap.network import attach_backbone
+from dicap.training.decisions import CurveSource, some_of
+from dicap.training.experiment import Experiment
+from dicap.training.loops.main import learn
+from dicap.training.records import record_first
+from dicap.training.trainer import Trainer
+
+MOST_CARRIED = 512  # images on which the curve is carried over: each is scored by the whole network
+
+
+class Recommended(Method):
+    """The recommended rule among the methods: it trains on all labels, and its pseudo-labels are those of its loop here."""
+
+
+def train(run: Trainer, network: nn.Module) -> None:
+    """The rule, once."""
+    phase = replace(run.method.main(run.experiment.roles), epochs=1)
+    problem, loss_weight = Problem.of(run.experiment, network, phase), chosen_loss_weight(run.source)
+    students = Students(network)
+    run.begin_with(students, {"raw": network}, phase, eval_every=1)
+    for _ in run.epochs:
+        fit = fit_problem(problem, loss_weight)
+        with run.meter.timing("refresh"):
+            run.record_refresh(refresh_of(problem, fit.labels))
+        record_choice(run, loss_weight, fit.choice)
+        run.checkpoint.row["loss"] = students.set_heads(fit.heads)
+        run.end_epoch()
+    assert students.heads is not None
+    run.publish(curve_out_of_fold(problem, students.heads))
+
+
+def train_whole(run: Trainer, network: nn.Module) -> None:
+    """The rule on the features of the backbone, then the whole network by steps on its labels and weights."""
+    experiment, phase, loss_weight = run.experiment, run.method.main(run.experiment.roles), chosen_loss_weight(run.source)
+    on_bank = experiment.on_bank()
+    problem = Problem.of(on_bank, network.to(experiment.runtime.device), phase)
+    fit = fit_problem(problem, loss_weight)
+    record_choice(run, loss_weight, fit.choice)
+    Students(network).set_heads(fit.heads)
+    rows = some_of(phase.unlabelled, MOST_CARRIED, experiment.settings.seed, "train")
+    scores = on_bank.predict(on_bank.place(network), rows).cpu()
+    before = curve_out_of_fold(problem, fit.heads).carried_over(rows, scores, "on the frozen backbone")
+    attach_backbone(network)
+    network.grid = None  # type: ignore[assignment]  # the whole network learns from whole maps
+
+    given, refresh = run.settings.linear.pseudo_weight, refresh_of(problem, fit.labels)
+    weight = given if given != "auto" else PART * fit.choice.share if fit.choice else PART
+    learn(run, network, phase, lambda _: refresh, pseudo_weight=weight)
+    run.publish(before)
+
+
+def first_refresh(experiment: Experiment, network: nn.Module, folder: Path, source: Path | None = None) -> dict[str, float]:
+    """The pseudo-labels that `train` is going to make, recorded under `folder`; returns the shares of the labels."""
+    phase, experiment = experiment.method.main(experiment.roles), experiment.on_bank()
+    p = Problem.of(experiment, experiment.place(network), phase)
+    rows = recommended.teacher_rows(p.all_rows, rotate(p.all_rows), p.views, experiment.settings.linear.neighbours)
+    # Those of the fold students too, as in `train`: by fewer products at once the last digits would be others.
+    teachers = solve_teachers(rows, p.y, p.fold, loss_weight=chosen_loss_weight(source))
+    labels = recommended.labels_and_weights(teachers.scores(), p.y, recommended.entries_of_unlabelled(len(rows), p.y))
+    return record_first(experiment, refresh_of(p, labels), phase, folder)
+
+
+def fit_problem(problem: Problem, loss_weight: float) -> Fit:
+    """`dicap.frozen.recommended.fit` of a stage's rows, by its settings."""
+    s, rows = problem.experiment.settings.linear, problem.all_rows
+    options = {"neighbours": s.neighbours, "views": problem.views, "pseudo_weight": s.pseudo_weight}
+    return recommended.fit(rows, problem.y, problem.fold, loss_weight=loss_weight, **options)
+
+
+def refresh_of(problem: Problem, labels: Labels) -> Refresh:
+    """The pseudo-labels of the unlabelled images as the stages record them."""
+    n, y = len(problem.y), torch.from_numpy(problem.y)
+    p, label, weight = (torch.from_numpy(part[n:]) for part in (labels.scores, labels.label, labels.weight))
+    rates = None
+    if len(p):
+        p_labelled, bins = torch.from_numpy(labels.scores[:n]), problem.experiment.settings.calibration.bins
+        rates = recorded_rates(labels.knots, labels.rates, p_labelled, y, p, bins=bins)
+    thresholds = thresholds_of(labels.quota)
+    guarded = ((thresholds.n_pos == 0) | (thresholds.n_neg == 0)).sum()
+    return Refresh(PseudoLabels(p, label, weight), rates, thresholds, thresholds.crossed.sum(), guarded)
+
+
+def recorded_rates(knots: NDArray, rates: NDArray, p: Tensor, y: Tensor, p_unlabelled: Tensor, *, bins: int = 20) -> Rates:
+    """Curves with, per class and bin, the counts of labelled entries and the mean rate of unlabelled ones.
+
+    A curve that is steep within a bin is far from that mean at the bin's centre.
+
+    Args:
+        knots: (G,) confidences; rates: (C, G) of `dicap.frozen.logistic.rates_of_classes`.
+        p, y: (N, C) confidences and labels that the curves were learnt on, y below 0 where unknown.
+        p_unlabelled: (N_u, C) confidences of the unlabelled images.
+    """
+    curve = curve_of(knots, rates)
+    n_pos, n_neg = count_bins(p, y, bins, per_class=True)
+    return Rates(n_pos, n_neg, _mean_of_bins(curve, p_unlabelled, bins), knots=curve.knots, at_knots=curve.rate)
+
+
+def _mean_of_bins(curve: Curve, p: Tensor, bins: int) -> Tensor:
+    """Mean rate of the entries of each class and bin, (C, K) float64; of a bin without entries, the rate at its centre."""
+    centres = ((torch.arange(bins, device=p.device, dtype=torch.float64) + 0.5) / bins).unsqueeze(1)  # (K, 1)
+    centre = curve.at(centres.expand(-1, p.shape[1])).T.contiguous()  # (C, K)
+    table = torch.arange(p.shape[1], device=p.device) * bins  # where each class's bins begin
+    total = torch.zeros(centre.numel(), dtype=torch.float64, device=p.device)
+    entries = torch.zeros(centre.numel(), dtype=torch.int64, device=p.device)
+    for some in pieces(p):
+        index = (bin_index(p[some], bins) + table).reshape(-1)
+        total.index_add_(0, index, curve.at(p[some]).reshape(-1))
+        entries += torch.bincount(index, minlength=len(total))
+    total, entries = total.reshape(centre.shape), entries.reshape(centre.shape)
+    return torch.where(entries > 0, total / entries.clamp_min(1), centre)
+
+
+def curve_out_of_fold(problem: Problem, heads: Solution) -> CurveSource:
+    """What the fold students' scores of their own folds say of a confidence."""
+    p, ranked = scores_out_of_fold(heads, problem.all_rows, problem.fold)
+    thresholds = thresholds_of(quota_of(p, problem.y))
+    return CurveSource.out_of_fold(torch.from_numpy(p), torch.from_numpy(problem.y), thresholds, torch.from_numpy(ranked))

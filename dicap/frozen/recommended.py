@@ -1,0 +1,222 @@
+"""The recommended rule: DiCaP where the backbone is frozen and the head is linear, step by step as docs/photographs.md has it.
+
+`protocol: recommended` (`dicap.frozen.loops.recommended`) and `dicap.sklearn.DiCaPClassifier` both call `fit`, on rows that were
+scaled (step 1: `dicap.scaling`) and with the penalty of the head (step 2: `dicap.frozen.loss_weight`).
+
+Letters: n rows, of which the first n_l are labelled; D features, C classes, K folds; y label: 1, 0, or unknown, which is any
+number below 0 or NaN.
+"""
+
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dicap.calibration.quota import Quota, quota_of
+from dicap.calibration.ranks import logistic_curve
+from dicap.frozen.crossfit import Pseudo, Teachers, solve_labelled, solve_students, solve_teachers
+from dicap.frozen.folds import n_folds, out_of_fold_scores
+from dicap.frozen.logistic import class_shares, rates_of_classes
+from dicap.frozen.neighbours import averaged, in_metric_of_views
+from dicap.frozen.solver import PrincipalAxes, Solution, rotate
+
+FOLDS = 5  # K, of the labelled rows
+POWER = 2.0  # of the chance of being right in a pseudo-label's weight: a wrong positive costs more than a missed one
+PART = 0.5  # weight of a pseudo-labelled entry that is surely right, beside a labelled one
+SHARES = (1.0, 0.75, 0.5, 0.25)  # of the student in the mixtures that are tried, the largest first
+CLEAR = 1.0  # standard errors by which the loss has to fall
+
+
+class Fit(NamedTuple):
+    """What the rule finds."""
+
+    heads: Solution  # the K fold students and, last, the student of all labels, as far as they were taken
+    labels: "Labels"  # of the last student
+    choice: "Choice | None"  # how much of the students was taken, where that was chosen
+
+
+def fit(
+    rows: NDArray,
+    y: NDArray,
+    fold: NDArray,
+    *,
+    loss_weight: float,
+    neighbours: int,
+    views: NDArray | None = None,
+    open_entries: NDArray | None = None,
+    power: float = POWER,
+    pseudo_weight: float | Literal["auto"] = "auto",
+) -> Fit:
+    """Steps 3 to 7.
+
+    Args:
+        rows: (n, D) float32, labelled rows first; y: (n_l, C) labels; fold: (n_l,) of 0 to K - 1.
+        loss_weight: of all heads, as in `dicap.frozen.solver.solve`.
+        neighbours, views: as of `teacher_rows`.
+        open_entries: (n, C) bool: entries that get a pseudo-label; None: those of unlabelled rows.
+        power: exponent of the chance of being right.
+        pseudo_weight: of a pseudo-labelled entry that is surely right, beside a labelled one, the student being taken whole;
+            `auto`: PART, and `share_of_student` says how much of the student is taken.
+    """
+    if open_entries is None:
+        open_entries = entries_of_unlabelled(len(rows), y)
+    rotated = rotate(rows)
+    teachers = solve_teachers(teacher_rows(rows, rotated, views, neighbours), y, fold, loss_weight=loss_weight)
+    labels = labels_of_students(teachers, y, open_entries, power=power)
+    weight = PART if pseudo_weight == "auto" else pseudo_weight
+    pseudo = [each.pseudo for each in labels]
+    students = solve_students(rotated, y, fold, pseudo, loss_weight=loss_weight, pseudo_weight=weight)
+    if pseudo_weight != "auto":
+        return Fit(students, labels[-1], None)
+    own = solve_labelled(rows[: len(y)], y, fold, loss_weight=loss_weight)
+    heads, choice = share_of_student(own, students, rows[: len(y)], y, fold)
+    return Fit(heads, labels[-1], choice)
+
+
+# -- 3. Teacher
+
+
+def teacher_rows(rows: NDArray, rotated: PrincipalAxes, views: NDArray | None, neighbours: int) -> NDArray:
+    """Rows (n, r) averaged with those of their nearest neighbours; where there is no neighbour to ask, the rows themselves.
+
+    Args:
+        rows: (n, D); rotated: `rotate` of them.
+        views: (m, D) differences between some of the rows and other views of them: neighbours are looked for in a metric in
+            which views of one image are near each other.
+        neighbours: nearest rows that count; 0: none.
+    """
+    if not neighbours:
+        return rows
+    return averaged(rotated if views is None else in_metric_of_views(rows, views), neighbours)
+
+
+# -- 4. Correctness out of fold; 5. Labels and weights
+
+
+class Labels(NamedTuple):
+    """Pseudo-labels of all rows, and what they follow from.
+
+    Attributes:
+        scores: (n, C) float32 confidences of the teachers.
+        label: (n, C) int8: 1, 0, or -1 where there is no pseudo-label.
+        weight: (n, C) float32; 0 where there is none.
+        quota: thresholds of the open classes.
+        knots, rates: (G,) and (C, G): the chance that a class is present by the confidence; empty where nothing is open.
+    """
+
+    scores: NDArray
+    label: NDArray
+    weight: NDArray
+    quota: Quota
+    knots: NDArray
+    rates: NDArray
+
+    @property
+    def pseudo(self) -> Pseudo:
+        """What a student learns from."""
+        return Pseudo((self.label == 1).astype(np.float32), self.weight)
+
+
+def entries_of_unlabelled(n: int, y: NDArray) -> NDArray:
+    """(n, C) bool: the entries of rows beyond the labelled ones."""
+    return np.repeat(np.arange(n)[:, None] >= len(y), y.shape[1], axis=1)
+
+
+def labels_of_students(teachers: Teachers, y: NDArray, open_entries: NDArray, *, power: float = POWER) -> list[Labels]:
+    """What each fold's student and, last, the student of all labels learns from: nothing that depends on a label of its fold."""
+    found = []
+    for k in range(n_folds(teachers.fold)):
+        known = np.where((teachers.fold == k)[:, None], np.float32(-1), y)
+        found.append(labels_and_weights(teachers.scores((k,)), known, open_entries, power=power))
+    return [*found, labels_and_weights(teachers.scores(), y, open_entries, power=power)]
+
+
+def labels_and_weights(scores: NDArray, y: NDArray, open_entries: NDArray, *, power: float = POWER) -> Labels:
+    """Pseudo-labels of the open entries: CAP's quota decides, the measured chance of being right weighs.
+
+    Args:
+        scores: (n, C), out of fold for labelled entries.
+        y: (n_l, C) labels that the student may know, the others unknown.
+        open_entries: (n, C) bool: entries that have no label and are to get one.
+        power: exponent of the chance of being right.
+    """
+    label, weight = np.full(scores.shape, -1, np.int8), np.zeros(scores.shape, np.float32)
+    some = np.flatnonzero(open_entries.any(0))  # classes in which there is something to label
+    p, y = scores[:, some], y[:, some]
+    unlabelled = np.where(open_entries[:, some], p, np.nan)
+    quota = quota_of(unlabelled, y)
+    if not len(some):
+        return Labels(scores, label, weight, quota, np.empty(0), np.empty((0, 0)))
+    label[:, some] = mark = quota.labels(unlabelled)  # NaN is neither above nor below: -1
+    knots, rates = rates_of_classes(p[: len(y)], y, unlabelled[open_entries.any(1)], class_shares(y))
+    present = np.stack([np.interp(p[:, c], knots, rates[c]) for c in range(len(some))], axis=1)
+    right = np.where(mark == 1, present, 1 - present).astype(np.float32)
+    weight[:, some] = np.where(mark < 0, 0, right**power)
+    return Labels(scores, label, weight, quota, knots, rates)
+
+
+# -- 6. Student: `dicap.frozen.crossfit.solve_students`; 7. Share of the student
+
+
+class Choice(NamedTuple):
+    """How much of the student was taken, and out of what."""
+
+    share: float  # 0: none of it
+    log_loss: tuple[float, ...]  # of a known entry, out of fold: without the student, then with each of SHARES
+    evidence: tuple[float, ...]  # of each of SHARES: standard errors, below 0 where the loss fell
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers."""
+        tried = zip((0.0, *SHARES), self.log_loss, (0.0, *self.evidence), strict=True)
+        candidates = [{"share": share, "log_loss": loss, "evidence": errors} for share, loss, errors in tried]
+        return {"share": self.share, "candidates": candidates}
+
+    def in_words(self) -> str:
+        """Whether the student helped, and by how much."""
+        i = SHARES.index(self.share) if self.share else int(np.argmin(self.evidence))
+        change = f"log loss {self.log_loss[0]:.4g} to {self.log_loss[1 + i]:.4g} ({self.evidence[i]:+.1f} standard errors)"
+        if not self.share:
+            return f"did not clearly help, so they were not used: {change} out of fold at best"
+        return f"helped: {change} out of fold" + (f", {self.share:g} of what they change was taken" if self.share < 1 else "")
+
+
+def share_of_student(own: Solution, student: Solution, rows: NDArray, y: NDArray, fold: NDArray) -> tuple[Solution, Choice]:
+    """The heads (1 - share) own + share student of the largest share of SHARES with which the loss is CLEAR below that of `own`
+    out of fold; `own` where there is none.
+
+    Unlabelled rows can mislead. Safe semi-supervised learning asks for a head that is never clearly worse than the labelled
+    rows' own (Li and Zhou, TPAMI 2015); scores out of fold can tell (cross-prediction, Zrnic and Candès, PNAS 2024). They cannot
+    choose among many heads: that follows the noise. The heads in between cost no solve, since a mixture of linear heads is one.
+
+    Args:
+        own: K heads each without a fold, and one of all folds, on the labelled rows; student: the same on pseudo-labels too.
+        rows: (n_l, D) labelled rows; y: (n_l, C); fold: (n_l,).
+    """
+    before, after = (out_of_fold_scores(heads.logits(rows), fold) for heads in (own, student))  # (n_l, C) each
+    mixed = [(1 - share) * before + share * after for share in (0.0, *SHARES)]
+    losses = [calibrated_losses(logits.astype(np.float64), y) for logits in mixed]
+    errors = tuple(evidence(losses[0], some) for some in losses[1:])
+    share = next((share for share, found in zip(SHARES, errors, strict=True) if found <= -CLEAR), 0.0)
+    known = np.count_nonzero(y >= 0)
+    choice = Choice(share, tuple(float(some.sum() / known) for some in losses), errors)
+    if not share:
+        return own, choice
+    return student._replace(w=(1 - share) * own.w + share * student.w, b=(1 - share) * own.b + share * student.b), choice
+
+
+def evidence(before: NDArray, after: NDArray) -> float:
+    """Mean change of the losses (n_l,) of the same rows, in standard errors of that mean; below 0 where they fell."""
+    change = after - before
+    error = change.std(ddof=1) / np.sqrt(len(change))
+    return float(change.mean() / error) if error > 0 else 0.0
+
+
+def calibrated_losses(z: NDArray, y: NDArray) -> NDArray:
+    """Log loss (n_l,) of each row's known entries: of logits (n_l, C) after one slope and one bias for all of them.
+
+    Heads state their chances too high or too low, each in its own way; it is the order of the scores that is compared.
+    """
+    known, losses = np.asarray(y >= 0), np.zeros(y.shape)
+    p = np.clip(logistic_curve(z[known], y[known] > 0), 1e-12, 1 - 1e-12)
+    losses[known] = -np.where(y[known] > 0, np.log(p), np.log1p(-p))
+    return losses.sum(1)

@@ -36,11 +36,10 @@ from populations import HELPING, MISLEADING, ORDINARY, Population, draw
 from dicap.calibration import ranks
 from dicap.calibration.quota import quota_of
 from dicap.data.split import labelled_order
-from dicap.frozen.choice import PART, SHARES, safe_mixture
-from dicap.frozen.crossfit import Fit, pseudo_labels_per_fold, quota_labels, solve_students, solve_teachers
+from dicap.frozen.crossfit import scores_out_of_fold, solve_students, solve_teachers
 from dicap.frozen.folds import assign_folds, fold_weights
 from dicap.frozen.loss_weight import choose_loss_weight
-from dicap.frozen.neighbours import in_metric_of_views
+from dicap.frozen.recommended import PART, SHARES, labels_of_students, share_of_student, teacher_rows
 from dicap.frozen.solver import Solution, rotate, solve
 from dicap.metrics.ranking import mean_average_precision
 from dicap.randomness import torch_seed
@@ -74,19 +73,20 @@ def cell(p: Population, seed: int, *, peers: bool = True) -> dict[str, Any]:
     took("labelled_only")
     open_entries = np.r_[y < 0, np.ones((len(rows) - n, y.shape[1]), bool)]
     axes = rotate(rows)
-    near = axes if p.views is None else in_metric_of_views(rows, scaling.apply(p.views[0]) - scaling.apply(p.views[1]))
-    teachers = solve_teachers(rows, y, fold, loss_weight=loss_weight, neighbours=min(10, len(rows) - 1), near=near)
-    pseudo = pseudo_labels_per_fold(teachers, y, lambda scores, known, _: quota_labels(scores, known, open_entries))
+    changed = None if p.views is None else scaling.apply(p.views[0]) - scaling.apply(p.views[1])
+    near = teacher_rows(rows, axes, changed, min(10, len(rows) - 1))
+    teachers = solve_teachers(near, y, fold, loss_weight=loss_weight)
+    pseudo = [labels.pseudo for labels in labels_of_students(teachers, y, open_entries)]
     took("teachers")
     students = solve_students(axes, y, fold, pseudo, loss_weight=loss_weight, pseudo_weight=PART)
     took("students")
-    mixed, choice = safe_mixture(own, students, rows[:n], y, fold)
+    mixed, choice = share_of_student(own, students, rows[:n], y, fold)
     took("choice")
     for name, heads in {"labelled_only": own, "always": students, "auto": mixed}.items():
         keep(name, heads, test)
     found["choice"] = choice.to_dict()
     for key, many in {"chance_gap": ranks.MANY, "chance_gap_fixed": 0}.items():
-        found[key] = chance_gap(Fit(mixed, choice), rows, test, p, fold, many)
+        found[key] = chance_gap(mixed, rows, test, p, fold, many)
     if peers:
         standard = scaling_of(p.x, "standard")
         plain = standard.apply(p.x[:n])
@@ -102,14 +102,14 @@ def cell(p: Population, seed: int, *, peers: bool = True) -> dict[str, Any]:
     return found
 
 
-def chance_gap(found: Fit, rows: np.ndarray, test: np.ndarray, p: Population, fold: np.ndarray, many: int) -> float:
+def chance_gap(heads: Solution, rows: np.ndarray, test: np.ndarray, p: Population, fold: np.ndarray, many: int) -> float:
     """Mean over deciles of the test decisions of |mean stated chance - share right|."""
     before, ranks.MANY = ranks.MANY, many
     try:
-        knots, rate = ranks.curve_by_rank(found.out_of_fold(rows, fold)[0], p.y[: p.labelled])
+        knots, rate = ranks.curve_by_rank(scores_out_of_fold(heads, rows, fold)[0], p.y[: p.labelled])
     finally:
         ranks.MANY = before
-    present = np.interp(found.heads.logits(test)[-1].astype(np.float64), knots, rate)
+    present = np.interp(heads.logits(test)[-1].astype(np.float64), knots, rate)
     return gap_of_deciles(np.maximum(present, 1 - present), (present > 0.5) == (p.y_test > 0))
 
 

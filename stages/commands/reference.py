@@ -29,7 +29,7 @@ def reference() -> str:
     """The page: settings by section with type, published value and meaning; then every command's help."""
     parts = [
         "# Reference\n\nMade by `dicap-stage reference --write` from the settings and the commands; a test keeps it current.",
-        "## Settings\n\nA key is looked up in `params.yaml`, then in `configs/<dataset>.yaml` and `configs/<protocol>.yaml`; "
+        "## Settings\n\nA key is looked up in `params.yaml`, then in `configs/<protocol>.yaml` and `configs/<dataset>.yaml`; "
         "what none of them says has the value below. Without a mark it is stated in a publication or follows from one; * is our "
         "reading where none states it, for which docs/methods.md gives the reason; ° is this program's own. "
         "Change one for a run: `dvc exp run -S train.epochs=5`, or `-S +finetune.epochs=5` where params.yaml lacks it.",

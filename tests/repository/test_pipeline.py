@@ -100,7 +100,7 @@ def test_a_run_leaves_everything_the_contract_lists_and_nothing_unignored(finish
     assert pd.read_parquet(artifacts / "train" / "weights")["epoch"].nunique() == 30
     assert finished.run("git", "status", "--porcelain") == ""
     tracked = [path for path in finished.run("git", "ls-files").split() if path.startswith(("data", "artifacts", ".dicap"))]
-    assert tracked == ["data/raw/README.md"]
+    assert tracked == ["data/none", "data/raw/README.md"]
     assert not list((finished.folder / ".dicap" / "state").iterdir())
 
 

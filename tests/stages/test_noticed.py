@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import tiny
+from dvc.exceptions import DvcException
 from dvc.repo import Repo
 
 from dicap.settings import change_settings
@@ -144,6 +145,15 @@ def test_what_is_changed_beside_the_project_is_noticed(finished, change, monkeyp
         shutil.rmtree(place) if place.is_dir() else place.unlink()
         kept.rename(place)
     assert found == expected
+
+
+@pytest.mark.parametrize("name", ["..", "."])
+def test_a_project_among_its_photographs_is_refused_in_one_line(project, name):
+    for data_root in (name, str((project / name).resolve())):
+        change_settings(Path("params.yaml"), {"data_root": data_root})
+        with pytest.raises(DvcException) as caught:
+            Repo().status()
+        assert str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_every_method_has_a_section_in_the_settings():

@@ -19,7 +19,7 @@ from ruamel.yaml.error import YAMLError
 
 from dicap.errors import SettingsError, did_you_mean
 from dicap.files.atomic import replacing
-from dicap.settings.catalogue import DATASETS, HEADS, NONE, OWN_HEAD, PATHS, PROTOCOLS, RAW
+from dicap.settings.catalogue import DATASETS, HEADS, NONE, OWN_HEAD, PATHS, PROTOCOLS
 from dicap.settings.checks import contradictions, warnings
 from dicap.settings.fields import ORIGINS
 from dicap.settings.methods import METHODS
@@ -72,7 +72,7 @@ def resolve_values(values: dict[str, Any], params: Path, read: Callable[[Path], 
 
     problems = [line for path, values in layers for line in _unknown_keys(path, values)]
     for path, found in layers[1:]:  # of what these two say it follows which files are read
-        misplaced = [key for key in ("dataset", "protocol", "method", "data_root", *PATHS) if key in dict(flatten(found))]
+        misplaced = [key for key in ("dataset", "protocol", "method", *PATHS) if key in dict(flatten(found))]
         problems += [f"{_short(path)}: {key}: is read from {_short(params)} alone; move it there" for key in misplaced]
     undotted = [(_short(path), {key: found[key] for key in found if "." not in str(key)}) for path, found in layers]
     merged, origins = _merge(undotted)  # no second complaint of a key with a point
@@ -150,8 +150,7 @@ def changed(values: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
     """A copy of the content of a file of settings with other values at dotted keys."""
     values = copy.deepcopy(values)
     for key, value in changes.items():
-        if value is None and (key == "data_root" or key in PATHS):  # a path that DVC looks at is never null
-            value = RAW if key == "data_root" else NONE
+        value = PATHS.get(key) if value is None else value
         section, _, name = key.rpartition(".")
         if section and not isinstance(values.get(section), dict):
             values[section] = {}  # a section may be there and empty

@@ -200,12 +200,13 @@ def test_a_stage_names_the_settings_it_reads(seen, stage):
 def test_every_path_of_the_settings_exists_and_one_of_them_stands_for_none(tmp_path):
     """DVC wants them to exist, and ends with "unexpected error" where one is null."""
     named = {dep[2:-1] for stage in pipeline().values() for dep in stage["deps"] if dep.endswith("}")}
-    assert named == {"data_root", *PATHS}
+    assert named == {*PATHS}
     params = Path(shutil.copy(ROOT / "params.yaml", tmp_path))
     given = {key: value for key, value in flatten(read_yaml(params)) if key in named}
     assert all((ROOT / path).exists() for path in given.values())
-    assert {key for key, path in given.items() if path == NONE} == {*PATHS}
-    assert {key for key, value in flatten(load_settings(params).model_dump()) if key in named and value is None} == {*PATHS}
+    assert given == PATHS
+    settings = dict(flatten(load_settings(params).model_dump()))
+    assert all(settings[key] == (None if path == NONE else path) for key, path in given.items())
     change_settings(params, dict.fromkeys(named, "elsewhere"))
     change_settings(params, dict.fromkeys(named))
     assert {key: value for key, value in flatten(read_yaml(params)) if key in named} == given

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import tiny
-from dvc.exceptions import DvcException
 from dvc.repo import Repo
 
 from dicap.settings import change_settings
@@ -147,13 +146,12 @@ def test_what_is_changed_beside_the_project_is_noticed(finished, change, monkeyp
     assert found == expected
 
 
-@pytest.mark.parametrize("name", ["..", "."])
-def test_a_project_among_its_photographs_is_refused_in_one_line(project, name):
-    for data_root in (name, str((project / name).resolve())):
-        change_settings(Path("params.yaml"), {"data_root": data_root})
-        with pytest.raises(DvcException) as caught:
-            Repo().status()
-        assert str(caught.value) and "\n" not in str(caught.value)
+@pytest.mark.parametrize("place", [lambda project: "..", lambda project: str(project.parent)], ids=["relative", "absolute"])
+def test_a_project_among_its_photographs_is_refused_in_one_line(project, place):
+    change_settings(Path("params.yaml"), {"data_root": place(project)})
+    why = r"\.dvcignore file should not be in collected dir path|defined as both a dependency and an output"
+    with pytest.raises(Exception, match=rf"^[^\n]*({why})[^\n]*$"):
+        Repo().status()
 
 
 def test_every_method_has_a_section_in_the_settings():

@@ -20,7 +20,7 @@ from dicap.methods.base import Method
 from dicap.network.backbone import tensors_checksum, weights_checksum
 from dicap.network.stored import StoredBackbone
 from dicap.settings import Settings
-from dicap.settings.catalogue import NAMED_WEIGHTS
+from dicap.settings.catalogue import NAMED_WEIGHTS, RAW
 
 SCHEMA = 5  # 3: with decisions; 4: with the grid of the feature map; 5: without rankings, a linear head is its weights alone
 KEYS = ("stage", "which", "classes", "settings", "grid", "checksum")
@@ -79,7 +79,7 @@ def _without_places(settings: Settings) -> dict[str, Any]:
     values = settings.model_dump()
     if settings.backbone_weights not in NAMED_WEIGHTS:
         values["backbone_weights"] = Path(settings.backbone_weights).name
-    places = {"data_root": None, "weights_file": None, "convert": values["convert"] | {"lists": None}}
+    places = {"data_root": RAW, "weights_file": None, "convert": values["convert"] | {"lists": None}}
     return values | places | {"own": type(settings.own)(test_share=settings.own.test_share).model_dump()}
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 from dicap.calibration.decision import Decisions, reliability
 from dicap.errors import DataError, first_line
 from dicap.evaluation.model_card import model_card
-from dicap.files.artifacts import CHOICE, COST, cost_file, write_predictions
+from dicap.files.artifacts import CHOICE, COST, ROLES, cost_file, write_predictions
 from dicap.files.atomic import replacing, replacing_folder
 from dicap.files.json_files import read_json, write_json
 from dicap.files.written import replacing_own_folder
@@ -158,7 +158,7 @@ def evaluate(
     table.insert(2, "n_train_labelled", n_labelled)
     if unknown := int((y_labelled < 0).sum()):
         result["unknown_labelled"] = unknown
-    roles = {name: len(getattr(experiment.roles, name)) for name in ("sup", "est", "unlabeled", "test")}
+    result["roles"] = roles = {name: len(getattr(experiment.roles, name)) for name in ROLES}
     classes = [
         (name, int(n_labelled[c]), positives[c], 100 * float(table["ap"][c])) for c, name in enumerate(experiment.store.classes)
     ]

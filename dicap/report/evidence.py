@@ -100,7 +100,7 @@ def gather(artifacts: Path) -> Evidence:
         reliability=reliability,
         examples=shown,
         metrics=metrics,
-        roles=_roles(artifacts / "split" / "split.parquet"),
+        roles=metrics.get("roles", {}),
     )
 
 
@@ -238,13 +238,6 @@ def _reliability(score: np.ndarray, label: np.ndarray, bins: int = 20) -> pd.Dat
 def calibration_error(bins: pd.DataFrame) -> float:
     """Expected calibration error: |mean confidence - frequency| of each bin of `reliability`, weighted by its entries."""
     return float((bins["n"] * (bins["confidence"] - bins["frequency"]).abs()).sum() / bins["n"].sum())
-
-
-def _roles(path: Path) -> dict[str, int]:
-    if not path.exists():
-        return {}
-    roles = files.read_roles(path)
-    return {role: int((roles == role).sum()) for role in files.ROLES}
 
 
 def _csv(path: Path, required: list[str]) -> pd.DataFrame:

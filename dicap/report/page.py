@@ -65,7 +65,7 @@ def build_report(
     """Write index.html, figures/*.svg, curve.csv and settings.json to `out` from the artifacts of a run; return the page's path.
 
     Args:
-        artifacts: folder with split/, warmup/, train/, finetune/, evaluate/; evaluate/ is
+        artifacts: folder with warmup/, train/, finetune/, evaluate/; evaluate/ is
             required, the rest is drawn where it is there.
         settings: the resolved settings, nested as in params.yaml.
         environment: what the run ran on (versions, device), shown as it is.

@@ -12,9 +12,9 @@ FORMATS = {  # of its labels (own.format), with the endings of their files, whos
     "folders": (),
 }
 NAMED_WEIGHTS = ("imagenet", "lite", "random")  # of a backbone; anything else is the path of a file
-# DVC wants the paths that dvc.yaml takes from params.yaml to exist: where none is given, this folder of the project is named.
-NOWHERE = "data/raw"
-PATHS = ("data_root", "own.unlabeled_root", "convert.lists", "weights_file")
+RAW, NONE = "data/raw", "data/none"
+# What stands in params.yaml where a path is not given: DVC wants all of them to exist. `data/none` is read as null.
+PATHS = {"data_root": RAW, "own.unlabeled_root": NONE, "convert.lists": NONE, "weights_file": NONE}
 BUNDLED = ("pictograms", "digits")  # drawn when converted: they need no data_root
 
 PROTOCOLS = ("published", "recommended")  # the first is what dicap/settings/schema.py says, the others are files in configs/

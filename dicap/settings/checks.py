@@ -5,7 +5,7 @@ from functools import reduce
 from typing import Any
 
 from dicap.settings.batch_sizes import labelled_batch, pclp_batch
-from dicap.settings.catalogue import BUNDLED, NOWHERE, OWN, OWN_HEAD
+from dicap.settings.catalogue import BUNDLED, OWN, OWN_HEAD
 from dicap.settings.fields import ORIGINS
 from dicap.settings.methods import METHODS, unread_sections
 from dicap.settings.schema import Settings
@@ -48,11 +48,6 @@ def contradictions(s: Settings, origins: dict[str, str]) -> Iterator[str]:
         if labelled >= batch:
             key = "train.batch_labelled" if s.pclp.batch_labelled == "auto" else "pclp.batch_labelled"
             yield wrong(key, f"expected less than the {batch} images of a step of pclp")
-    if s.dataset not in BUNDLED and not s.data_root:
-        yield (
-            f"params.yaml: data_root: found null, expected the folder of the raw data set; "
-            f"for example `dvc exp run -S dataset={s.dataset} -S data_root=/path/to/{s.dataset}`"
-        )
 
 
 def warnings(s: Settings, origins: dict[str, str]) -> Iterator[str]:
@@ -60,7 +55,7 @@ def warnings(s: Settings, origins: dict[str, str]) -> Iterator[str]:
     typed: dict[tuple[str, str], list[str]] = {}
     for key, why in unread(s).items():
         origin, value = origins.get(key), _value(s, key)  # no origin where no file has a value
-        if origin and not origin.startswith(("configs/", *ORIGINS.values())) and value not in (NOWHERE, _default(s, key)):
+        if origin and not origin.startswith(("configs/", *ORIGINS.values())) and value != _default(s, key):
             typed.setdefault((origin, why), []).append(f"{key} {value!r}")
     for (origin, why), found in typed.items():
         them = "it" if len(found) == 1 else "them"

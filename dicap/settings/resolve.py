@@ -19,7 +19,7 @@ from ruamel.yaml.error import YAMLError
 
 from dicap.errors import SettingsError, did_you_mean
 from dicap.files.atomic import replacing
-from dicap.settings.catalogue import BUNDLED, DATASETS, HEADS, NOWHERE, OWN_HEAD, PATHS, PROTOCOLS
+from dicap.settings.catalogue import DATASETS, HEADS, NONE, OWN_HEAD, PATHS, PROTOCOLS
 from dicap.settings.checks import contradictions, warnings
 from dicap.settings.fields import ORIGINS
 from dicap.settings.methods import METHODS
@@ -77,10 +77,10 @@ def resolve_values(values: dict[str, Any], params: Path, read: Callable[[Path], 
     undotted = [(_short(path), {key: found[key] for key in found if "." not in str(key)}) for path, found in layers]
     merged, origins = _merge(undotted)  # no second complaint of a key with a point
     merged["protocol"] = protocol
-    for key in PATHS if dataset in BUNDLED else PATHS[1:]:
+    for key in PATHS:
         section, _, name = key.rpartition(".")
         target = merged[section] if section else merged
-        if target[name] == NOWHERE:
+        if target[name] == NONE:
             target[name] = None
             del origins[key]
     if merged["weights_file"] is not None:
@@ -150,7 +150,7 @@ def changed(values: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
     """A copy of the content of a file of settings with other values at dotted keys."""
     values = copy.deepcopy(values)
     for key, value in changes.items():
-        value = NOWHERE if value is None and key in PATHS else value
+        value = PATHS.get(key) if value is None else value
         section, _, name = key.rpartition(".")
         if section and not isinstance(values.get(section), dict):
             values[section] = {}  # a section may be there and empty

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from dicap.settings.catalogue import FORMATS
+from dicap.settings.catalogue import FORMATS, RAW
 from dicap.settings.fields import (
     Count,
     Fraction,
@@ -29,7 +29,7 @@ class Convert(Section):
     """Conversion of the raw data set into arrays."""
 
     max_rejected: Share = own(0.01, "share of unreadable images above which `convert` fails")
-    lists: str | None = own(None, "folder of published lists, formatted_{train,val}_*.npy, in place of the set's own")
+    lists: str | None = own(None, "folder of published lists, formatted_{train,val}_*.npy; data/none: the set's own")
 
 
 class Own(Section):
@@ -73,7 +73,7 @@ class Own(Section):
         "auto", "which of several answers of a Label Studio task counts where no times tell the newest; auto: a question"
     )
     attributes: Literal["auto", "classes", "ignore"] = own("auto", "what the attributes of CVAT's labels are; auto: a question")
-    unlabeled_root: str | None = own(None, "a second folder, of truly unlabelled images")
+    unlabeled_root: str | None = own(None, "a second folder, of truly unlabelled images; data/none: none")
     test_share: Fraction = own(0.0, "share of the labelled images to draw as test split where there is none")
     added: str | None = own(None, "CSV of labels given later, as `dicap-stage import-labels` writes it")
     new_classes: list[str] | None = own(
@@ -285,7 +285,7 @@ class Common(Section):
     dataset: str = required(
         "which images: pictograms, digits, table (one's own), voc2007, voc2012, coco2014, coco2017, nuswide, awa2"
     )
-    data_root: str | None = own(None, "folder of the raw data set (pictograms and digits need none)")
+    data_root: str = own(RAW, "folder of the raw data set (pictograms and digits need none)")
     ratio: Annotated[float, Field(gt=0, le=1)] = required("share of the training images whose labels may be used")
     seed: Annotated[int, Field(ge=0, lt=2**32)] = required("of everything random")
     method: str = required(", ".join(METHODS))
@@ -294,7 +294,7 @@ class Common(Section):
     )
     backbone: str = published("resnet50", "any timm name, or several joined by +, whose features lie side by side")
     backbone_weights: str = published("imagenet", "imagenet (timm's own), lite (extra package), random, or the weights_file")
-    weights_file: str | None = own(None, "a file of weights for the backbone, in place of backbone_weights")
+    weights_file: str | None = own(None, "a file of weights for the backbone, in place of backbone_weights; data/none: none")
     head: str = required("ml_decoder, linear; null: the method's published head")
     image_size: Annotated[int, Field(ge=16, le=2048)] = published(224, "side of the square images in pixels")
     weights: Literal["raw", "ema"] = assumed(

@@ -26,8 +26,8 @@ def command(params: Path, workers: int | None) -> None:
 
     settings = load(params)
     # Relative paths are those of the folder one is in, as DVC looks at them: a queued run has a folder of its own.
-    root = Path(settings.data_root).resolve() if settings.data_root else None
-    raw = read_raw(settings.dataset, root, settings.own, Path(settings.convert.lists) if settings.convert.lists else None)
+    lists = Path(settings.convert.lists) if settings.convert.lists else None
+    raw = read_raw(settings.dataset, Path(settings.data_root).resolve(), settings.own, lists)
     folder = DATA
     meta = convert(
         raw,

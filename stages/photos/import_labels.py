@@ -14,6 +14,7 @@ import click
 
 from dicap.errors import DataError, SettingsError, did_you_mean
 from dicap.files.atomic import replacing
+from dicap.settings.catalogue import BUNDLED
 from dicap.settings.resolve import change_settings
 from stages.support.common import data_folder, load, params_option, take_turns
 from stages.support.terminal import finish, say
@@ -100,7 +101,7 @@ def marks_of(settings: Settings, images: Collection[str]) -> dict[str, dict[str,
     from dicap.data.sources import read_raw
     from dicap.photos.readers.read import given_of, photo_mark
 
-    if not settings.data_root:
+    if settings.dataset in BUNDLED:
         return {}
     try:
         own = settings.own.model_copy(update={"added": None})

@@ -20,6 +20,7 @@ FILES = {
     "gitignore": ".gitignore",
     "README.md": "README.md",
     "raw.md": "data/raw/README.md",
+    "none": "data/none",
     "labels.md": "labels/README.md",
     "experiments/main.yaml": "experiments/main.yaml",
     "experiments/photographs.yaml": "experiments/photographs.yaml",

@@ -45,9 +45,10 @@ def reader(settings: Settings, store: Store) -> tuple[Callable[[str], Image], di
 
     from dicap.data.sources import read_raw
     from dicap.data.sources.base import Rejected
+    from dicap.settings.catalogue import BUNDLED
 
     images, place, rows = None, {}, {name: row for row, name in enumerate(store.ids)}
-    if settings.data_root:
+    if settings.dataset not in BUNDLED:
         lists = Path(settings.convert.lists) if settings.convert.lists else None
         try:
             raw = read_raw(settings.dataset, Path(settings.data_root).resolve(), settings.own, lists)

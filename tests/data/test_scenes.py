@@ -1,6 +1,7 @@
 """The bundled scenes: pictograms and digits."""
 
 import hashlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ def module(request):
 
 @pytest.fixture(scope="module")
 def raw(module):
-    return read_raw(module.__name__.rpartition(".")[2], None)
+    return read_raw(module.__name__.rpartition(".")[2], Path())
 
 
 def test_sizes_and_names(module, raw):
@@ -62,7 +63,7 @@ def test_the_kinds_drawn_are_those_of_the_label(module, raw, monkeypatch):
 
 
 def test_scenes_are_the_same_every_time_and_all_different(module, raw):
-    again = read_raw(raw.dataset, None)
+    again = read_raw(raw.dataset, Path())
     assert again.items == raw.items
     scenes = [raw.images.read(i).tobytes() for i in (0, 1, TRAIN)]
     assert scenes == [again.images.read(i).tobytes() for i in (0, 1, TRAIN)]

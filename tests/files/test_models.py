@@ -17,6 +17,7 @@ from safetensors.torch import save_file
 from dicap.errors import DataError, SettingsError
 from dicap.files.artifacts import read_roles, write_split
 from dicap.models import SCHEMA, check_same_problem, checksum, load_model, read_metadata, save_model
+from dicap.settings.catalogue import RAW
 from dicap.training.loops.warmup import initial_network
 
 CLASSES = ["blue", "green", "red"]
@@ -33,7 +34,7 @@ def test_a_model_brings_all_that_is_needed_to_use_it(trained, tiny_experiment):
     experiment = tiny_experiment({"data_root": "/somewhere/private"})
     saved = load_model(trained / "train" / "model.safetensors")
     assert (saved.classes, saved.which, saved.stage) == (CLASSES, "raw", "train")
-    assert saved.settings.data_root is None
+    assert saved.settings.data_root == RAW
     assert saved.settings.train == experiment.settings.train and saved.settings.image_size == tiny.SIZE
     assert not saved.network.training
 

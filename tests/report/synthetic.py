@@ -12,7 +12,7 @@ from dicap.files.json_files import write_json
 
 SETTINGS: dict[str, Any] = {
     "dataset": "digits",
-    "data_root": None,
+    "data_root": "data/raw",
     "ratio": 0.05,
     "seed": 1,
     "method": "dicap",
@@ -35,8 +35,6 @@ def write_run(folder: Path, *, images: int = 60, epochs: int = 6, pseudo: bool =
     rng, names = np.random.default_rng(0), CLASSES
     truth = (rng.random((images, len(names))) < np.linspace(0.35, 0.04, len(names))).astype(np.int8)  # (n, C)
     ids = np.array([f"train/{k:05d}.png" for k in range(images)])
-    roles = ["sup"] * 4 + ["est"] * 2 + ["unlabeled"] * (images - 6) + ["test"] * images
-    files.write_split([*ids, *(f"test-{k:03d}" for k in range(images))], roles, folder / "split/split.parquet")
     for stage, n in (("warmup", 3), ("train", epochs), ("finetune", 2)):
         files.write_history(_history(stage, n, rng, hidden), folder / stage / "history.csv")
     if pseudo:
@@ -118,6 +116,7 @@ def write_evaluation(folder: Path, names: list[str], truth: np.ndarray, rng: np.
         "best_on_test_model": "ema",
         "curve_error": 0.021,
         "n_test": len(truth),
+        "roles": {"sup": 4, "est": 2, "unlabeled": len(truth) - 6, "test": len(truth)},
         "n_classes": len(names),
         "classes_without_positives": 1,
     }

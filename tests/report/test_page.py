@@ -163,7 +163,7 @@ def test_without_hidden_labels_there_is_no_optimal_curve(tmp_path):
 def test_any_optional_piece_may_be_missing(tmp_path):
     """One after the other, until only what evaluate has to write is left."""
     run = synthetic.write_run(tmp_path / "artifacts", epochs=2)
-    for pieces in (("warmup", "split"), ("train",), ("pseudo_label", "finetune", "evaluate/predictions.parquet")):
+    for pieces in (("warmup",), ("train",), ("pseudo_label", "finetune", "evaluate/predictions.parquet")):
         for path in (run / piece for piece in pieces):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         page = build_report(run, synthetic.SETTINGS, {}, tmp_path / "report")

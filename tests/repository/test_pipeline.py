@@ -100,7 +100,7 @@ def test_a_run_leaves_everything_the_contract_lists_and_nothing_unignored(finish
     assert pd.read_parquet(artifacts / "train" / "weights")["epoch"].nunique() == 30
     assert finished.run("git", "status", "--porcelain") == ""
     tracked = [path for path in finished.run("git", "ls-files").split() if path.startswith(("data", "artifacts", ".dicap"))]
-    assert tracked == ["data/raw/README.md"]
+    assert tracked == ["data/none", "data/raw/README.md"]
     assert not list((finished.folder / ".dicap" / "state").iterdir())
 
 
@@ -137,7 +137,8 @@ def test_an_experiment_runs_from_the_split_on_with_its_numbers_as_numbers(clone)
     assert clone.params()["optimiser"]["lr"] == 0.00003
     resolved = json.loads(clone.run("dicap-stage", "config", "--json"))
     assert resolved["optimiser.lr"] == {"value": 0.00003, "from": "params.yaml"}
-    assert clone.model() != before
+    other = clone.model()
+    assert other != before
 
     rows = json.loads(clone.run("dvc", "exp", "show", "--json", "--num", "3"))
     shown = {}
@@ -155,6 +156,47 @@ def test_an_experiment_runs_from_the_split_on_with_its_numbers_as_numbers(clone)
     output = clone.run("dvc", "repro")
     assert "Running stage 'train'" not in output
     assert clone.model() == before
+
+    page = Path(clone.run("dvc", "plots", "diff", "HEAD", "other").strip().splitlines()[-1].removeprefix("file://"))
+    assert "main losses" in page.read_text(encoding="utf-8")
+    clone.run("dvc", "exp", "apply", "other")
+    assert clone.model() == other and clone.params()["ratio"] == 0.4
+    assert "Data and pipelines are up to date." in clone.run("dvc", "status")
+    clone.run("dvc", "exp", "branch", "other", "kept")
+    assert "ratio: 0.4" in clone.run("git", "show", "kept:params.yaml")
+
+
+def test_what_one_clone_pushes_another_pulls(clone, tmp_path):
+    clone.run("dvc", "remote", "add", "--default", "there", str(tmp_path / "remote"))
+    clone.run("git", "commit", "-q", "-a", "-m", "a remote")
+    clone.run("dvc", "push")
+    clone.run("git", "clone", "-q", ".", str(tmp_path / "other"))
+    other = Clone(tmp_path / "other")
+    other.run("dvc", "pull")
+    assert other.model() == clone.model()
+    assert "Data and pipelines are up to date." in other.run("dvc", "status")
+    assert other.ran(other.run("dvc", "repro")) == []
+
+
+def test_photographs_that_dvc_tracks_and_links_are_photographs(clone):
+    """Of the same photographs at another place nothing is computed again, and a run in a folder of its own finds them."""
+    shutil.copytree(clone.params()["data_root"], clone.folder / "data/raw/photos")
+    change_settings(clone.folder / "params.yaml", {"data_root": "data/raw/photos"})
+    refused, _ = clone.start("dvc", "exp", "run", "--temp").communicate(timeout=120)
+    assert "dependency 'data/raw/photos' does not exist" in refused  # Git ignores it, and DVC does not know it
+    clone.run("dvc", "config", "cache.type", "symlink")
+    clone.run("dvc", "add", "data/raw/photos")
+    assert (clone.folder / "data/raw/photos/labels.csv").is_symlink()
+    assert clone.ran(clone.run("dvc", "repro")) == ["check", "convert", "report"]
+    clone.run("git", "add", "-A")
+    clone.run("git", "commit", "-q", "-m", "tracked")
+    (clone.folder / "data/raw/photos/labels.csv").unlink()
+    assert "modified:           data/raw/photos" in clone.run("dvc", "status")
+    clone.run("dvc", "checkout")
+    for at in ([], ["--temp"]):
+        output = clone.run("dvc", "exp", "run", *at, "-S", f"convert.max_rejected=0.0{2 + len(at)}", "convert")
+        assert clone.ran(output) == ["convert"]
+    assert (clone.folder / "data/raw/photos/labels.csv").is_symlink()
 
 
 def test_the_run_cache_serves_a_clone_whose_lock_names_results_it_never_had(clone):

@@ -11,7 +11,8 @@ import tiny
 from ruamel.yaml import YAML
 
 from dicap.provenance import PACKAGES
-from dicap.settings import Settings
+from dicap.settings import Settings, change_settings, flatten, load_settings, read_yaml
+from dicap.settings.catalogue import NONE, PATHS
 from dicap.settings.methods import METHODS
 
 ROOT = tiny.ROOT
@@ -199,6 +200,21 @@ def test_a_stage_names_the_settings_it_reads(seen, stage):
         {"configs/${dataset}.yaml": None},
         {"configs/${protocol}.yaml": None},
     ]
+
+
+def test_every_path_of_the_settings_exists_and_one_of_them_stands_for_none(tmp_path):
+    """DVC wants them to exist, and ends with "unexpected error" where one is null."""
+    named = {dep[2:-1] for stage in pipeline().values() for dep in stage["deps"] if dep.endswith("}")}
+    assert named == {*PATHS}
+    params = Path(shutil.copy(ROOT / "params.yaml", tmp_path))
+    given = {key: value for key, value in flatten(read_yaml(params)) if key in named}
+    assert all((ROOT / path).exists() for path in given.values())
+    assert given == PATHS
+    settings = dict(flatten(load_settings(params).model_dump()))
+    assert all(settings[key] == (None if path == NONE else path) for key, path in given.items())
+    change_settings(params, dict.fromkeys(named, "elsewhere"))
+    change_settings(params, dict.fromkeys(named))
+    assert {key: value for key, value in flatten(read_yaml(params)) if key in named} == given
 
 
 def test_every_input_is_an_output_of_an_earlier_stage():

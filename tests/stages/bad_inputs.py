@@ -146,7 +146,6 @@ SETTINGS = [
     Case("tiles for a method that gets features", "warmup", frozen(method="d2l", head="linear"), code=2),
     Case("no strong views to train on", "warmup", frozen(features__views=0), code=2),
     Case("another image size than the converted one", "warmup", wrong(image_size=48), code=2),
-    Case("no data_root", "convert", wrong(data_root=None), code=2),
     Case("a key twice in params.yaml", "train", params(lambda text: "ratio: 0.1\n" + text), code=2),
     Case("params.yaml in another encoding", "train", params("dataset: table # é\n".encode("latin-1")), code=2),
     Case("an object in params.yaml", "train", params(b"ratio: !!python/object/apply:os.system ['touch planted']\n"), code=2),

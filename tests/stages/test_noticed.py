@@ -83,7 +83,7 @@ def code(name):
 CHANGES = {
     "imported labels": (lambda: rewrite("labels/added-0.csv", "red", "green"), {"convert"}),
     "ratio": (setting("ratio", 0.2), {"check", "split", *TRAINED, "report"}),
-    "method": (setting("method", "cap"), {"check", *TRAINED, "evaluate", "report"}),
+    "method": (setting("method", "cap"), {"check", "features", *TRAINED, "evaluate", "report"}),
     "protocol": (setting("protocol", "recommended"), ALL),
     "image_size": (setting("image_size", 64), {"check", "convert", "features", *TRAINED, "report"}),
     "an option of fine-tuning": (setting("finetune.lr", 0.5), {"check", "finetune", "report"}),
@@ -144,6 +144,14 @@ def test_what_is_changed_beside_the_project_is_noticed(finished, change, monkeyp
         shutil.rmtree(place) if place.is_dir() else place.unlink()
         kept.rename(place)
     assert found == expected
+
+
+@pytest.mark.parametrize("place", [lambda project: "..", lambda project: str(project.parent)], ids=["relative", "absolute"])
+def test_a_project_among_its_photographs_is_refused_in_one_line(project, place):
+    change_settings(Path("params.yaml"), {"data_root": place(project)})
+    why = r"\.dvcignore file should not be in collected dir path|defined as both a dependency and an output"
+    with pytest.raises(Exception, match=rf"^[^\n]*({why})[^\n]*$"):
+        Repo().status()
 
 
 def test_every_method_has_a_section_in_the_settings():

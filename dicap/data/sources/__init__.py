@@ -7,7 +7,7 @@ from dicap.data.sources.base import RawSet
 from dicap.errors import SettingsError
 from dicap.plugins import plugged
 from dicap.settings import Own
-from dicap.settings.catalogue import BUNDLED, NOWHERE, OWN
+from dicap.settings.catalogue import BUNDLED, NONE, OWN
 
 # Read lazily: digits and pictograms need scikit-learn, nuswide NumPy files, and nobody needs all of them.
 MODULES = {
@@ -24,27 +24,25 @@ MODULES = {
 LISTS = "dicap.data.sources.benchmarks.formatted"
 
 
-def read_raw(dataset: str, root: Path | None, own: Own | None = None, lists: Path | None = None) -> RawSet:
+def read_raw(dataset: str, root: Path, own: Own | None = None, lists: Path | None = None) -> RawSet:
     """List the images, splits and labels of a raw data set.
 
     Args:
         dataset: a name of `dicap.settings.catalogue.DATASETS`.
-        root: `data_root`, absolute; None only for the bundled sets.
+        root: `data_root`, absolute; the bundled sets read nothing there.
         own: options of `table`, anybody's own images; None: those of a set that names none.
         lists: the folder of published lists to take in place of the set's own.
 
     Raises:
-        SettingsError: there is no such data set, or it needs a `data_root`.
+        SettingsError: there is no such data set, or no published lists of it.
         DataError: a file of the set is missing or not what it should be.
     """
     if dataset not in MODULES:
         raise SettingsError(f"params.yaml: dataset: found {dataset!r}, allowed are {', '.join(MODULES)}")
-    if root is None and dataset not in BUNDLED:
-        raise SettingsError(f"params.yaml: data_root: found null, expected the folder of the raw {dataset} data set")
     if lists is not None:
-        if root is None or dataset in (*BUNDLED, OWN):
+        if dataset in (*BUNDLED, OWN):
             raise SettingsError(
-                f"params.yaml: convert.lists: found {str(lists)!r}, but there are none for {dataset}; set it to {NOWHERE}"
+                f"params.yaml: convert.lists: found {str(lists)!r}, but there are none for {dataset}; set it to {NONE}"
             )
         return importlib.import_module(LISTS).read_formatted(dataset, lists, root)
     if dataset == OWN:

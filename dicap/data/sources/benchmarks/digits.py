@@ -4,6 +4,7 @@ One to four digits stand on a textured ground, in their own colours, sizes and s
 digits that occur. No file is read from outside scikit-learn, and the same scenes come out everywhere.
 """
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ CLASSES = [str(digit) for digit in range(10)]
 GRID = 64  # scenes are composed at this size for every image_size, and only then resized
 
 
-def read(dataset: str, root: None) -> RawSet:
+def read(dataset: str, root: Path) -> RawSet:
     """List the scenes; no folder is read."""
     scenes = Scenes()
     items = [

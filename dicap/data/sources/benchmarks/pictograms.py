@@ -45,7 +45,7 @@ FOCUS = 12  # details of a photograph across a ground: it is out of focus
 OVERLAP = 0.7  # two centres are at least so many mean sizes apart, where there is room
 
 
-def read(dataset: str, root: None) -> RawSet:
+def read(dataset: str, root: Path) -> RawSet:
     """List the scenes; no folder is read."""
     scenes = Scenes()
     items = [

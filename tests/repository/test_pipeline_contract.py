@@ -44,6 +44,7 @@ IDLE = {
     ("convert", "method"): "of the code that its store of decoded images is named by",
     **dict.fromkeys((("warmup", "bbam"), ("pseudo_label", "bbam"), ("train", "bbam")), "whether a leak is configured"),
     **dict.fromkeys((("warmup", "own"), ("train", "own"), ("finetune", "own")), "left out of a model, but own.test_share"),
+    **dict.fromkeys((("warmup", "calibration"), ("finetune", "calibration")), "whether a leak is configured: policy optimal"),
     ("finetune", "bbam"): "whether a leak is configured is asked where an experiment is opened; fine-tuning has none",
     ("evaluate", "calibration"): "as finetune",
     ("evaluate", "bbam"): "as finetune",

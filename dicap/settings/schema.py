@@ -290,7 +290,7 @@ class Common(Section):
     seed: Annotated[int, Field(ge=0, lt=2**32)] = required("of everything random")
     method: str = required(", ".join(METHODS))
     protocol: str = own(
-        "published", "published, or recommended: what this project's own experiments favour (docs/photographs.md)"
+        "published", "published; or what our own experiments favour: recommended (frozen backbone), trained (small networks)"
     )
     backbone: str = published("resnet50", "any timm name, or several joined by +, whose features lie side by side")
     backbone_weights: str = published("imagenet", "imagenet (timm's own), lite (extra package), random, or the weights_file")

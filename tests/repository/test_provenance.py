@@ -18,7 +18,7 @@ def test_settings_are_sections_and_single_keys():
         "seed": 1,
         "split": {"est_fraction": 0.3},
     }
-    assert settings_of("warmup", tiny.settings())["calibration.folds"] == 5
+    assert settings_of("features", tiny.settings())["warmup.trainable"] == "all"
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -82,11 +82,8 @@ def _save(root, name, array):
         (lambda r: _save(r, "train_labels", np.zeros((19, 81))), "19 rows, formatted_train_images.npy has 20"),
         (lambda r: _save(r, "val_labels", np.zeros((5, 80))), "80 classes, the train labels have 81"),
         (lambda r: _save(r, "train_labels", np.full((20, 81), 0.5)), "values other than 0 and 1"),
-        (lambda r: _save(r, "train_labels", np.full((20, 81), np.nan)), "values other than 0 and 1"),
-        (lambda r: _save(r, "train_labels", np.zeros(20)), "found 1-d float64, expected an array of images x classes"),
         (lambda r: _save(r, "train_images", np.arange(20)), "found 1-d int64, expected a list of texts"),
         (lambda r: _save(r, "train_images", np.array([["a"], "b"], dtype=object)), "not readable"),  # no pickles
-        (lambda r: (r / "formatted_train_images.npy").write_bytes(b"\x93NUMPY"), "not readable"),
         (lambda r: _save(r, "train_images", np.array(["../../x.jpg"] * 20)), "'../../x.jpg' leaves data_root"),
         (lambda r: _save(r, "val_images", np.load(r / "formatted_train_images.npy")[:5]), "is listed in train and in test"),
     ],

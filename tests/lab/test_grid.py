@@ -99,15 +99,11 @@ def test_every_invalid_cell_is_named_before_anything_runs():
     [
         ("axes: {sed: [1]}", "sed: not a setting; did you mean seed?"),
         ("axes: {seed: 1}", "axes.seed: found 1, expected a list"),
-        ("axes: {seed: []}", "axes.seed: found []"),
         ("cases: {a: mld}", "cases.a: found 'mld'"),
-        ("cases: {a: {likelihod: 5 %}}", "likelihod: not a setting"),
         ("cases: {1: {seed: 1}, '1': {seed: 2}}", "cases.1: found the name 1"),
-        ("cases: [a]", "cases: found ['a'], expected a mapping"),
         ("axis: {seed: [1]}", "axis: unknown key"),
         ("- 1", "expected the keys"),
         ("a: [", "not a YAML file"),
-        ("a: 2026-13-45", "not a YAML file"),
         ("table: mine", "table: found 'mine', allowed are main, "),
     ],
 )

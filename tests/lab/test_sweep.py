@@ -293,13 +293,9 @@ def test_a_bad_option_is_refused_before_anything_is_submitted(fake, options, lin
     [
         ("1,1e-3,.5,0.10", [1, 0.001, 0.5, 0.1]),
         ("true,on,null", [True, "on", None]),
-        ("mld, topk", ["mld", "topk"]),
         ("'a,b',\"1\"", ["a,b", "1"]),
         ("/my photos #1", ["/my photos #1"]),
-        ("a=b: c", ["a=b: c"]),
-        ("2012-01-01", ["2012-01-01"]),
         ("it's", ["it's"]),
-        ("|", ["|"]),
     ],
 )
 def test_the_values_of_an_option_are_numbers_or_the_text_as_it_stands(text, values):

@@ -133,17 +133,11 @@ def test_every_data_set_resolves_by_its_name_alone(write, dataset):
     [
         ({"protocol": "recomended"}, ["protocol", "'recomended'", "did you mean recommended?"]),
         ({"method": "cap", "head": "own"}, ["head", "'own'", "allowed are"]),
-        ({"protocol": None}, ["protocol", "None", "allowed are published, recommended"]),
         ({"ratio": "0.1"}, ["ratio", "'0.1'", "valid number"]),
-        ({"seed": True}, ["seed", "True"]),
-        ({"train.epochs": 0}, ["train.epochs", "0"]),
         ({"calibration.anchor": "center"}, ["calibration.anchor", "'center'", "did you mean centre?"]),
-        ({"warmup.batch_size": "many"}, ["warmup.batch_size", "'many'"]),
         ({"optimiser.lr": float("nan")}, ["optimiser.lr", "nan"]),
         ({"pclp.adversary_size": 100}, ["pclp.adversary_size", "100", "a power of two"]),
         ({"dataset": ["digits"]}, ["dataset", "['digits']", "allowed are"]),
-        ({"method": ["dicap"]}, ["method", "['dicap']", "allowed are"]),
-        ({"method": {"a": 1}}, ["method", "{'a': 1}", "allowed are"]),
     ],
 )
 def test_one_line_names_key_value_and_remedy(write, changes, words):

@@ -24,6 +24,7 @@ BOUNDS = {torch.bfloat16: 0.05, torch.float16: 0.03}
 HALF = pytest.mark.parametrize("amp", BOUNDS, ids=["bf16", "fp16"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_a_run_in_half_precision_is_close_to_that_in_float32(tiny_experiment, tmp_path, monkeypatch, method):
     """With the same pseudo-labels: of a network that knows nothing yet, a score's last bits decide on which side it falls."""

@@ -62,6 +62,7 @@ def test_every_stage_keeps_to_the_device_and_no_step_waits(tiny_experiment, meth
         on_pretended_gpu(experiment, stage)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", MORE.values(), ids=MORE)
 def test_so_do_the_other_rules(tiny_experiment, changes):
     experiment = tiny_experiment(SMALL | {"head": "linear"} | changes)
@@ -75,6 +76,7 @@ def test_so_does_a_head_on_features(frozen_experiment):
         on_pretended_gpu(experiment, stage, inputs=experiment.inputs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["dicap", "d2l", "drml", "pclp", "bbam", "cap"])
 def test_the_backward_pass_and_adamw_wait_for_nothing_either(tiny_experiment, method):
     experiment = tiny_experiment(SMALL | {"method": method})
@@ -83,6 +85,7 @@ def test_the_backward_pass_and_adamw_wait_for_nothing_either(tiny_experiment, me
     assert all(p.grad is not None and p.grad.device.type == "meta" for p in trained)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("amp", [torch.float16, torch.bfloat16], ids=["fp16", "bf16"])
 @pytest.mark.parametrize("method", ["dicap", "drml", "pclp"])
 def test_so_do_mixed_precision_and_the_loss_scaler(tiny_experiment, method, amp):

@@ -61,6 +61,7 @@ def _edit_meta(folder, **changes):
         (lambda f: (f / "meta.json").unlink(), "is not a converted set"),
         (lambda f: (f / "meta.json").write_text("{"), "meta.json: not readable"),
         (lambda f: _edit_meta(f, schema=7), "schema is 7, expected 1"),
+        (lambda f: (f / "meta.json").write_text('{"schema": 1}'), "meta.json: .* is missing"),
         (lambda f: _edit_meta(f, image_size=32), "images.npy: holds 12x24x24x3 uint8, meta.json says 12x32x32x3"),
         (lambda f: _edit_meta(f, counts={"train": 9, "test": 4, "unlabeled": 0}), "12 rows, meta.json counts 13"),
         (lambda f: (f / "images.npy").unlink(), "images.npy: no such file"),

@@ -162,9 +162,11 @@ TABLES = [
     Case("a folder that is not there", "convert", wrong(data_root="no/such/folder")),
     Case("a folder without photographs, to count", "count empty", lambda p: Path("empty").mkdir()),
     Case("an empty table", "convert", written("photos/labels.csv", "")),
+    Case("a table of a header alone", "convert", written("photos/labels.csv", "image,split,labels\n")),
     Case("a column twice", "convert", table(header="image,split,labels,split")),
     Case("a quote that is never closed", "convert", table('"train-000.png,train,red'), vague=True),
     Case("an unknown split", "convert", table("train-000.png,tset,red")),
+    Case("a row without an image", "convert", table(",train,red")),
     Case("an image of the test in the training", "convert", table("photos/../test-000.png,train,red")),
     Case("an absolute path", "convert", table("/etc/hostname,train,red")),
 ]
@@ -179,6 +181,7 @@ ARCHIVES = [
         "convert",
         wrong(**{"dataset": "voc2012", "data_root": "photos", "convert.lists": "lists"}),
     ),
+    Case("published lists of own photographs", "convert", wrong(convert__lists="photos"), code=2),
     Case("weights in the wrong place", "check", wrong(backbone_weights="w.pth"), code=2),
 ]
 
@@ -188,6 +191,12 @@ MADE = [
     Case("a label that is no class", "warmup", frame("data/converted/index.parquet", lambda f: f.assign(labels=[[77]] * len(f)))),
     Case("no split", "warmup", remove("artifacts/split")),
     Case("a split of another data set", "finetune", frame("artifacts/split/split.parquet", lambda f: f[::-1])),
+    Case(
+        "a split with other columns",
+        "evaluate",
+        frame("artifacts/split/split.parquet", lambda f: f.rename(columns={"id": "name"})),
+    ),
+    Case("another test split", "warmup", frame("artifacts/split/split.parquet", lambda f: f.replace("test", "unlabeled"))),
     Case("an unknown role", "warmup", frame("artifacts/split/split.parquet", lambda f: f.assign(role="trian"))),
     Case("no features of the frozen backbone", "warmup", frozen()),
     Case(

@@ -94,7 +94,7 @@ def run_part(name: str, place: Path, options: argparse.Namespace, limit: float) 
     """How a part ended, and its seconds. Of what it started nothing is left."""
     begin = time.monotonic()
     command = [sys.executable, str(Path(__file__).with_name("gpu_parts.py")), name, str(options.out), str(place)]
-    command += ["--toy"] if options.toy else []
+    command += [f"--limit={limit}", *(["--toy"] if options.toy else [])]
     with open(options.out / "log.txt", "a") as log:
         print(f"== {name}", file=log, flush=True)
         process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)

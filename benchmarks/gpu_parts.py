@@ -20,10 +20,11 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import suppress
-from multiprocessing import get_context
+from multiprocessing import get_context, set_start_method
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -115,31 +116,15 @@ def epoch_of(method: str, runtime: Runtime, place: Path, *stops: int, **changes:
     return row.dropna().astype(float).to_dict(), scores, weights
 
 
-def correct(put: Put, device: str, place: Path, toy: bool) -> None:
+def correct(put: Put, device: str, place: Path, toy: bool, limit: float) -> None:
     """Whether the GPU computes what the processor does, the same twice, and the same after a stop."""
     torch.backends.cudnn.allow_tf32 = False  # its convolutions would round to ten bits; the step is measured with them
-    table = {}
+    table, repeated = {}, {}
     for method in ("dicap", "drml") if toy else METHODS:
-        both = [
-            epoch_of(method, Runtime.choose(name, "off", 0), place / f"{method}{i}") for i, name in enumerate(("cpu", device))
-        ]
-        (one, p, _), (other, q, _) = both
-        losses = [abs(one[key] - other[key]) / max(abs(one[key]), 1e-9) for key in one if key.startswith("loss")]
-        shares = [abs(one[key] - other[key]) for key in one if key.startswith("share")]
-        row = {"loss": max(losses), "shares": max(shares, default=0.0), "scores": float(np.abs(p - q).max())}
-        table[method] = row | {"same": row["loss"] <= LOSS and row["shares"] <= SHARE and row["scores"] <= SCORE}
+        table[method] = tried(lambda method=method: beside_the_processor(method, device, place))
         put(methods=table)
-    repeated = {}
     for amp in ("off", "auto"):
-        runs = {"first": (), "again": (), "resumed": (2, 5)}
-        weights = {
-            name: epoch_of("dicap", Runtime.choose(device, amp, 0), place / f"{amp}-{name}", *stops, **{"train.epochs": 2})[2]
-            for name, stops in runs.items()
-        }
-        repeated[amp] = {
-            name: max(float((weights[name][key] - value).abs().max()) for key, value in weights["first"].items())
-            for name in ("again", "resumed")
-        }
+        repeated[amp] = tried(lambda amp=amp: again_and_resumed(Runtime.choose(device, amp, 0), place / amp))
         put(largest_difference_of_weights=repeated)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/training/test_cuda.py"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -147,22 +132,44 @@ def correct(put: Put, device: str, place: Path, toy: bool) -> None:
     put(tests=(done.stdout or done.stderr).strip().splitlines()[-1])  # of pytest, or that it is not there
 
 
+def beside_the_processor(method: str, device: str, place: Path) -> dict[str, Any]:
+    """The largest differences of an epoch on the two devices."""
+    one, p, _ = epoch_of(method, Runtime.choose("cpu", "off", 0), place / f"{method}-1")
+    other, q, _ = epoch_of(method, Runtime.choose(device, "off", 0), place / f"{method}-2")
+    losses = [abs(one[key] - other[key]) / max(abs(one[key]), 1e-9) for key in one if key.startswith("loss")]
+    shares = [abs(one[key] - other[key]) for key in one if key.startswith("share")]
+    row = {"loss": max(losses), "shares": max(shares, default=0.0), "scores": float(np.abs(p - q).max())}
+    return row | {"same": row["loss"] <= LOSS and row["shares"] <= SHARE and row["scores"] <= SCORE}
+
+
+def again_and_resumed(runtime: Runtime, place: Path) -> dict[str, float]:
+    """The largest difference of a weight after two epochs of DiCaP, from those of the first run: run again, and stopped twice."""
+    runs = {"first": (), "again": (), "resumed": (2, 5)}
+    weights = {name: epoch_of("dicap", runtime, place / name, *stops, **{"train.epochs": 2})[2] for name, stops in runs.items()}
+    first = weights.pop("first")
+    return {name: max(float((w[key] - value).abs().max()) for key, value in first.items()) for name, w in weights.items()}
+
+
+def tried(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What a piece of work found, or the error that it ended with, after which others go on."""
+    try:
+        return work()
+    except Exception as error:
+        traceback.print_exc()
+        return {"error": f"{type(error).__name__}: {error}"}
+
+
 # -- tables
 
 PHOTOGRAPHS = {"dataset": "table", "protocol": "published", "head": "ml_decoder", "ratio": 0.1, "image_size": SIZE}
 PHOTOGRAPHS |= {"linear.solver": "steps", "warmup.trainable": "all", "train.trainable": "all", "optimiser.lr": 3e-4}
-PHOTOGRAPHS |= {
-    "optimiser.ema_decay": 0.98,
-    "warmup.epochs": 40,
-    "train.epochs": 8,
-    "train.eval_every": 8,
-    "warmup.eval_every": 80,
-}
+PHOTOGRAPHS |= {"optimiser.ema_decay": 0.98, "warmup.epochs": 40, "train.epochs": 8}
+PHOTOGRAPHS |= {"warmup.eval_every": 80, "train.eval_every": 8}  # the last epoch of each
 # As experiments/weighting.yaml: Table 3's step is the one with thresholds and nothing after it.
 PHOTOGRAPHS |= {"contrastive.enabled": False, "warmup.wcl": False, "finetune.enabled": False}
 POLICIES = {name: {"calibration.policy": name} for name in ("estimated", "uniform", "optimal")}
-# 40 epochs of 11 steps on D_sup and 8 of 74 are 1,032 steps. An epoch of all labels has 14 steps: as many.
-OTHERS = {"mld": {"method": "mld", "warmup.epochs": 74}, "cap": {"method": "cap", "warmup.epochs": 31}}
+# 40 epochs of 12 steps on D_sup and 8 of 74 are 1,072 steps. Of all labels an epoch has 15, and CAP's of 8 have 73: nearly as many.
+OTHERS = {"mld": {"method": "mld", "warmup.epochs": 71}, "cap": {"method": "cap", "warmup.epochs": 32}}
 TOY = TINY | {"backbone_weights": "random", "ratio": 0.5, "warmup.epochs": 1, "train.epochs": 1, "train.batch_size": 8}
 
 
@@ -186,11 +193,11 @@ def run_cell(place: Path, changes: dict[str, Any], stages: list[str], start: Pat
     for name in stages:
         command_in(place, changes, name)
     rows = pd.read_csv(place / "artifacts" / stages[-1] / "history.csv")
-    row = {name: float(value) for name, value in rows.iloc[-1].dropna().items()}
+    row = {str(name): float(value) for name, value in rows.iloc[-1].dropna().items()}
     return {"stages": stages, "seconds": round(time.monotonic() - begin, 1), "steps_of_the_last": int(rows["steps"].sum())} | row
 
 
-def tables(put: Put, device: str, place: Path, toy: bool) -> None:
+def tables(put: Put, device: str, place: Path, toy: bool, limit: float) -> None:
     """Cells until the limit; seed by seed, and differences between those of one seed."""
     at_once = max(1, min(4, cores() // 4))  # a small network leaves most of a GPU idle
     os.environ |= {"DICAP_DEVICE": device, "OMP_NUM_THREADS": str(max(cores() // at_once, 1))}
@@ -202,21 +209,32 @@ def tables(put: Put, device: str, place: Path, toy: bool) -> None:
     os.environ["DICAP_WORKERS"] = "0" if toy else str(cores() // at_once - 1)  # of a cell; convert has all cores
     put(settings=common, at_once=at_once, seconds_to_convert=round(time.monotonic() - begin, 1))
     cells: dict[str, dict[str, dict]] = {}
-    with ProcessPoolExecutor(at_once, get_context("spawn")) as pool:
-        for first in range(1, 2 if toy else 41, at_once):
-            seeds = range(first, first + at_once)
-            for names in (["warmup"], list(POLICIES), list(OTHERS)):
-                jobs = {}
-                for name in names:
-                    for seed in seeds:
-                        changes = common | {"seed": seed} | (POLICIES | OTHERS).get(name, {})
-                        stages = ["train"] if name in POLICIES else ["split", "warmup", *(["train"] if name == "cap" else [])]
-                        start = place / (f"warmup-{seed}" if name in POLICIES else "converted")
-                        jobs[pool.submit(run_cell, place / f"{name}-{seed}", changes, stages, start)] = name, seed
-                for job in as_completed(jobs):
-                    name, seed = jobs[job]
-                    cells.setdefault(name, {})[str(seed)] = job.result()
-                    put(cells=cells, differences=differences(cells), seconds=round(time.monotonic() - begin, 1))
+    # A cell's loader forks its processes at every epoch: spawned ones, the default in a spawned process, load torch anew.
+    with ProcessPoolExecutor(at_once, get_context("spawn"), set_start_method, ("fork", True)) as pool:
+        took: dict[str, float] = {}
+        for names, seeds in waves(at_once, 1 if toy else 40):
+            started = time.monotonic()
+            if started - begin + took.get(names[0], 0.0) > limit:
+                return
+            jobs = {}
+            for name in names:
+                for seed in seeds:
+                    changes = common | {"seed": seed} | (POLICIES | OTHERS).get(name, {})
+                    stages = ["train"] if name in POLICIES else ["split", "warmup", *(["train"] if name == "cap" else [])]
+                    start = place / (f"warmup-{seed}" if name in POLICIES else "converted")
+                    jobs[pool.submit(run_cell, place / f"{name}-{seed}", changes, stages, start)] = name, seed
+            for job in as_completed(jobs):
+                name, seed = jobs[job]
+                cells.setdefault(name, {})[str(seed)] = tried(job.result)
+                put(cells=cells, differences=differences(cells), seconds=round(time.monotonic() - begin, 1))
+            took[names[0]] = time.monotonic() - started
+
+
+def waves(at_once: int, seeds: int) -> Iterator[tuple[list[str], range]]:
+    """Rows and seeds of the cells that run together, the most wanted first."""
+    for first in range(1, seeds + 1, at_once):
+        for names in (["warmup"], list(POLICIES), list(OTHERS)):
+            yield names, range(first, min(first + at_once, seeds + 1))
 
 
 def differences(cells: dict[str, dict[str, dict]]) -> dict[str, dict[str, Any]]:
@@ -224,7 +242,8 @@ def differences(cells: dict[str, dict[str, dict]]) -> dict[str, dict[str, Any]]:
     ours, found = cells.get("estimated", {}), {}
     for name in (*list(POLICIES)[1:], *OTHERS):
         theirs = cells.get(name, {})
-        if seeds := sorted(ours.keys() & theirs.keys()):
+        seeds = sorted(seed for seed in ours.keys() & theirs.keys() if "error" not in ours[seed] | theirs[seed])
+        if seeds:
             found[name] = {"seeds": seeds} | {
                 which: paired([ours[seed][which] for seed in seeds], [theirs[seed][which] for seed in seeds])
                 for which in ("map_raw", "map_ema")
@@ -238,45 +257,44 @@ COCO_STEPS, COCO_SCORED = 1314, 82081  # of an epoch at 5 % labelled; images tha
 STEPS = 120  # of an epoch
 
 
-def step(put: Put, device: str, place: Path, toy: bool) -> None:
-    """DiCaP's main step as published: an undisturbed epoch, where its time goes, and the bare network beside it."""
-    changes, classes = PRESETS["digits" if toy else "coco"]
+def step(put: Put, device: str, place: Path, toy: bool, limit: float) -> None:
+    """DiCaP's main step as published: an undisturbed epoch, the bare network beside it, and where the time goes."""
+    preset = "digits" if toy else "coco"
+    changes, classes = PRESETS[preset]
     runtime = Runtime.choose(device)
     place.mkdir()
     s = settings(place, MADE_UP | changes | {"ratio": 0.05, "train.epochs": 2, "train.eval_every": 2})
     experiment = opened(place, s, runtime, images=100 if toy else STEPS * 60, tests=16, classes=classes)
-    kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if runtime.device.type == "cuda" else [])]
-    profiled = 1 if toy else 10
-    with profile(activities=kinds, schedule=schedule(wait=1 if toy else 30, warmup=1, active=profiled, repeat=1)) as watched:
-        products = trained(experiment, place, After(None, watched.step))
+    products = trained(experiment, place, After(None))
     assert products is not None
-    costs = pd.read_csv(products.parent / "cost.csv").iloc[-1].dropna().to_dict()  # of two epochs the first was watched
+    costs = pd.read_csv(products.parent / "cost.csv").iloc[-1].dropna().to_dict()  # of two epochs the first warms up
     steps = int(pd.read_csv(products / "history.csv")["steps"].iloc[-1])
     seconds = 60 * (costs["minutes_step"] + costs["minutes_data"]) / steps
     put(seconds_a_step=seconds, costs=costs, steps=steps)
+    if runtime.device.type == "cuda":
+        put(peak_gb=costs["peak_memory_gb"] * 2**30 / 1e9, reserved_gb=torch.cuda.max_memory_reserved() / 1e9)
     begin = time.perf_counter()
     scored = np.arange(experiment.store.n)[: 64 if toy else 4096]
     experiment.predict(experiment.place(initial_network(experiment)), scored).cpu()  # waits for the device
     rate = len(scored) / (time.perf_counter() - begin)
     put(images_scored_a_second=rate, minutes_an_epoch=(COCO_STEPS * seconds + COCO_SCORED / rate) / 60)
-    if runtime.device.type == "cuda":
-        put(peak_gb=costs["peak_memory_gb"] * 2**30 / 1e9, reserved_gb=torch.cuda.max_memory_reserved() / 1e9)
-    put(profile=longest(watched, profiled))
-    put(beside_the_bare_network=measure("digits" if toy else "coco", 2 if toy else STEPS, runtime, None))
+    put(beside_the_bare_network=tried(lambda: measure(preset, 2 if toy else STEPS, runtime, None)))
+    put(profile=tried(lambda: profiled(experiment, place / "watched", 1 if toy else 10)))
 
 
-def longest(watched: profile, steps: int) -> dict[str, Any]:
+def profiled(experiment: Experiment, place: Path, steps: int) -> dict[str, Any]:
     """Milliseconds of a step by operation, the largest first, on the device where it has times of its own."""
+    kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if experiment.runtime.device.type == "cuda" else [])]
+    with profile(activities=kinds, schedule=schedule(wait=steps, warmup=1, active=steps, repeat=1)) as watched:
+        trained(experiment, place, After(None, watched.step))
     rows = watched.key_averages()
     which = "self_device_time_total" if any(row.self_device_time_total for row in rows) else "self_cpu_time_total"
     times = sorted(((getattr(row, which) / 1000 / steps, row.count / steps, row.key) for row in rows), reverse=True)
-    return {
-        "of": which, "ms_a_step": round(sum(time for time, _, _ in times), 3),
-        "operations": [{"ms": round(ms, 3), "calls": calls, "name": name[:100]} for ms, calls, name in times[:30]],
-    }  # fmt: skip
+    table = [{"ms": round(ms, 3), "calls": calls, "name": name[:100]} for ms, calls, name in times[:30]]
+    return {"of": which, "ms_a_step": round(sum(time for time, _, _ in times), 3), "operations": table}
 
 
-def loader(put: Put, device: str, place: Path, toy: bool) -> None:
+def loader(put: Put, device: str, place: Path, toy: bool, limit: float) -> None:
     """Pairs of views a second by the number of processes that draw them, of batches as large as a step's."""
     size, images, batch = (32, 64, 8) if toy else (224, 6000, 60)
     store = Store.open(converted(place, images, 1, 2, size))
@@ -294,7 +312,7 @@ def loader(put: Put, device: str, place: Path, toy: bool) -> None:
         put(pairs_a_second_by_workers=rates, chosen=worker_count())
 
 
-def features(put: Put, device: str, place: Path, toy: bool) -> None:
+def features(put: Put, device: str, place: Path, toy: bool, limit: float) -> None:
     """The features stage beside the backbone alone."""
     from features import measure as measured  # here: the other parts need none of it
 
@@ -334,7 +352,7 @@ class Counted(Alive):
             self.seconds[name] += max(flop / (rate * SHARES[0]), moved / (bandwidth * SHARES[1]))
 
 
-def paper(put: Put, device: str, place: Path, toy: bool) -> None:
+def paper(put: Put, device: str, place: Path, toy: bool, limit: float) -> None:
     """Memory and minutes of an epoch as published in half precision, counted from shapes: tensors without memory (torch's fakes).
 
     Not counted: fused kernels, the workspaces of cuDNN, what the allocator holds back, the loader, the host.
@@ -365,6 +383,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("place", type=Path)
     parser.add_argument("--toy", action="store_true")
+    parser.add_argument("--limit", type=float, default=600, help="seconds after which it is ended")
     options = parser.parse_args()
     found: dict[str, Any] = {}
 
@@ -374,7 +393,7 @@ def main() -> None:
         temporary.write_text(json.dumps(found, indent=1) + "\n")
         temporary.replace(options.out / f"{options.part}.json")
 
-    globals()[options.part](put, "cpu" if options.toy else "cuda", options.place, options.toy)
+    globals()[options.part](put, "cpu" if options.toy else "cuda", options.place, options.toy, options.limit)
 
 
 if __name__ == "__main__":

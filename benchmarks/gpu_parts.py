@@ -41,6 +41,7 @@ from step import PRESETS, measure
 from step_memory import Alive, expected_peak, loss_of, step_on_paper
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile, schedule
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
@@ -168,7 +169,7 @@ PHOTOGRAPHS |= {"warmup.eval_every": 80, "train.eval_every": 8}  # the last epoc
 # As experiments/weighting.yaml: Table 3's step is the one with thresholds and nothing after it.
 PHOTOGRAPHS |= {"contrastive.enabled": False, "warmup.wcl": False, "finetune.enabled": False}
 POLICIES = {name: {"calibration.policy": name} for name in ("estimated", "uniform", "optimal")}
-# 40 epochs of 12 steps on D_sup and 8 of 74 are 1,072 steps. Of all labels an epoch has 15, and CAP's of 8 have 73: nearly as many.
+# 40 epochs of 12 steps on D_sup and 8 of 74 are 1,072 steps. Of all labels an epoch has 15, CAP's 8 have 73: nearly as many.
 OTHERS = {"mld": {"method": "mld", "warmup.epochs": 71}, "cap": {"method": "cap", "warmup.epochs": 32}}
 TOY = TINY | {"backbone_weights": "random", "ratio": 0.5, "warmup.epochs": 1, "train.epochs": 1, "train.batch_size": 8}
 
@@ -244,10 +245,9 @@ def differences(cells: dict[str, dict[str, dict]]) -> dict[str, dict[str, Any]]:
         theirs = cells.get(name, {})
         seeds = sorted(seed for seed in ours.keys() & theirs.keys() if "error" not in ours[seed] | theirs[seed])
         if seeds:
-            found[name] = {"seeds": seeds} | {
-                which: paired([ours[seed][which] for seed in seeds], [theirs[seed][which] for seed in seeds])
-                for which in ("map_raw", "map_ema")
-            }
+            for which in ("map_raw", "map_ema"):
+                row = paired([ours[seed][which] for seed in seeds], [theirs[seed][which] for seed in seeds])
+                found.setdefault(name, {"seeds": seeds})[which] = row | ({"half": None} if len(seeds) == 1 else {})
     return found
 
 
@@ -285,9 +285,10 @@ def step(put: Put, device: str, place: Path, toy: bool, limit: float) -> None:
 def profiled(experiment: Experiment, place: Path, steps: int) -> dict[str, Any]:
     """Milliseconds of a step by operation, the largest first, on the device where it has times of its own."""
     kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if experiment.runtime.device.type == "cuda" else [])]
-    with profile(activities=kinds, schedule=schedule(wait=steps, warmup=1, active=steps, repeat=1)) as watched:
+    with profile(activities=kinds, schedule=schedule(wait=0, warmup=steps, active=steps, repeat=1)) as watched:
         trained(experiment, place, After(None, watched.step))
-    rows = watched.key_averages()
+    # A kernel's time is also that of the operation that started it; the profiler's own steps span all of them.
+    rows = [row for row in watched.key_averages() if row.device_type == DeviceType.CPU and not row.key.startswith("Profiler")]
     which = "self_device_time_total" if any(row.self_device_time_total for row in rows) else "self_cpu_time_total"
     times = sorted(((getattr(row, which) / 1000 / steps, row.count / steps, row.key) for row in rows), reverse=True)
     table = [{"ms": round(ms, 3), "calls": calls, "name": name[:100]} for ms, calls, name in times[:30]]
@@ -296,11 +297,11 @@ def profiled(experiment: Experiment, place: Path, steps: int) -> dict[str, Any]:
 
 def loader(put: Put, device: str, place: Path, toy: bool, limit: float) -> None:
     """Pairs of views a second by the number of processes that draw them, of batches as large as a step's."""
-    size, images, batch = (32, 64, 8) if toy else (224, 6000, 60)
+    size, images, batch = (32, 64, 8) if toy else (224, 4096, 60)
     store = Store.open(converted(place, images, 1, 2, size))
     rates = {}
     for workers in (0, 1) if toy else sorted({2, 4, 8, worker_count(), max(cores() - 1, 1)}):
-        rows = np.arange(images // (4 if workers < 8 else 1)).reshape(-1, batch)
+        rows = np.resize(np.arange(images), (8 if toy else 50 * workers, batch))  # some seconds
         steps = [[Request("weak", some, View("weak")), Request("strong", some, View("strong", cutout=0.5))] for some in rows]
         batches = load(store, steps, seed=1, stage="train", epoch=0, workers=workers, device=device)
         next(batches)  # the processes have started

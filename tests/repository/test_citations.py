@@ -23,7 +23,7 @@ PRODUCTS = (
     "artifacts/",
     "data/",
     "MODEL_CARD.md",
-    "benchmarks/results/gpu.json",
+    "benchmarks/results/gpu_day/",
 )  # written by commands
 EXAMPLES = ("docs/errors.md",)  # its messages come from made-up projects
 

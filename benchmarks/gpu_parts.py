@@ -1,0 +1,401 @@
+"""The parts of a day on a GPU (benchmarks/gpu_day.py), each with what it finds as one JSON file that grows as it goes.
+
+    python benchmarks/gpu_parts.py PART OUT PLACE [--toy]
+
+correct: an epoch of every method's last stage, refresh and scores among it, on the GPU and on the processor, in float32, from the
+same network on the same made-up images; DiCaP again, and stopped and resumed, on the GPU; the tests that need one.
+tables: the paper's Table 3 in small, on photographs: a network trained whole with estimated, uniform and optimal weights from the
+same warm-up, several cells at once; then labelled-only training and CAP in as many steps.
+step: DiCaP's main step at the published sizes (4 + 60 images of COCO's size): an undisturbed epoch, where its time goes, and turn
+by turn the bare network (benchmarks/step.py); minutes of an epoch of COCO's size.
+loader: pairs of views a second by the number of processes that draw them.
+features: images a second of the features stage (benchmarks/features.py).
+paper: memory and minutes of the published step, counted from shapes; needs no GPU.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import suppress
+from multiprocessing import get_context, set_start_method
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import numpy as np
+import pandas as pd
+import torch
+from common import paired
+from made_up import ROOT, converted, opened, settings
+from safetensors.torch import load_file
+from step import PRESETS, measure
+from step_memory import Alive, expected_peak, loss_of, step_on_paper
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile, schedule
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import flop_registry
+
+from dicap.data.augment import View
+from dicap.data.loader import Request, load, worker_count
+from dicap.data.store import Store
+from dicap.errors import Stopped
+from dicap.machine.processes import cores
+from dicap.machine.runtime import Runtime
+from dicap.settings.catalogue import OWN_HEAD
+from dicap.settings.methods import METHODS
+from dicap.training.checkpoint.state import RunState
+from dicap.training.experiment import Experiment
+from dicap.training.loops.table import loop_of
+from dicap.training.loops.warmup import initial_network
+from dicap.training.trainer import Trainer
+
+Put = Callable[..., None]  # adds what is found to the part's file
+
+SIZE = 192  # pixels; Corel5k's photographs are 192 x 128
+MADE_UP = {"data_root": ".", "backbone_weights": "random", "linear.solver": "steps"}
+TINY = {"backbone": "test_resnet", "image_size": 32, "network.stride": 16, "network.decoder_dim": 16, "network.decoder_ffn": 16}
+TINY |= {"network.decoder_heads": 2}
+
+# -- correct
+
+LOSS, SHARE, SCORE = 1e-2, 0.02, 1e-2  # largest differences of devices that sum in another order: relative, and of shares, scores
+SMALL = MADE_UP | TINY | {"dataset": "coco2014", "network.dropout": 0.0, "optimiser.lr": 1e-4, "ratio": 0.2}
+SMALL |= {"train.batch_size": 16, "train.epochs": 1, "warmup.epochs": 1, "train.eval_every": 1, "loss.reduction": "sum"}
+SMALL |= {"drml.rounds": 1, "drml.iterations": 3, "pclp.epochs": 1}
+
+
+class After:
+    """A stop signal that comes after so many looks, one a step; None: never."""
+
+    def __init__(self, looks: int | None, then: Callable[[], object] = lambda: None) -> None:
+        self.left, self.then = looks, then
+
+    def __bool__(self) -> bool:
+        self.then()
+        self.left = None if self.left is None else self.left - 1
+        return self.left is not None and self.left < 0
+
+
+def trained(experiment: Experiment, place: Path, stop: After, stage: str = "train") -> Path | None:
+    """What a stage publishes, from a new network; None where it was stopped. Called again it resumes."""
+    with RunState(place, stage, "benchmark") as state, suppress(Stopped):
+        loop_of(stage, experiment.settings)(
+            Trainer(experiment, stage, state, stop, lambda lines: None),  # type: ignore[arg-type]
+            experiment.place(initial_network(experiment)),
+        )
+        return state.products
+    return None
+
+
+def epoch_of(method: str, runtime: Runtime, place: Path, *stops: int, **changes: Any) -> tuple[dict, np.ndarray, dict]:
+    """History's last row, scores (n, C) of the test images and weights after a method's last stage."""
+    place.mkdir(parents=True)
+    head = METHODS[method].head
+    s = settings(place, SMALL | {"method": method, "head": None if head == OWN_HEAD else head} | changes)
+    experiment = opened(place, s, runtime, images=80, tests=16, classes=6)
+    stage = "train" if METHODS[method].unlabelled else "warmup"
+    for stop in stops:
+        assert trained(experiment, place, After(stop), stage) is None
+    products = trained(experiment, place, After(None), stage)
+    assert products is not None
+    network = experiment.method.build_network(pretrained=False)
+    weights = load_file(products / "model.safetensors")
+    network.load_state_dict(weights, strict=False)
+    scores = experiment.predict(network.to(runtime.device), experiment.roles.test).cpu().numpy()
+    row = pd.read_csv(products / "history.csv").iloc[-1].drop(["epoch", "lr", "steps"])
+    return row.dropna().astype(float).to_dict(), scores, weights
+
+
+def correct(put: Put, device: str, place: Path, toy: bool, limit: float) -> None:
+    """Whether the GPU computes what the processor does, the same twice, and the same after a stop."""
+    torch.backends.cudnn.allow_tf32 = False  # its convolutions would round to ten bits; the step is measured with them
+    table, repeated = {}, {}
+    for method in ("dicap", "drml") if toy else METHODS:
+        table[method] = tried(lambda method=method: beside_the_processor(method, device, place))
+        put(methods=table)
+    for amp in ("off", "auto"):
+        repeated[amp] = tried(lambda amp=amp: again_and_resumed(Runtime.choose(device, amp, 0), place / amp))
+        put(largest_difference_of_weights=repeated)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/training/test_cuda.py"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    print(done.stdout[-8000:], done.stderr[-2000:])
+    put(tests=(done.stdout or done.stderr).strip().splitlines()[-1])  # of pytest, or that it is not there
+
+
+def beside_the_processor(method: str, device: str, place: Path) -> dict[str, Any]:
+    """The largest differences of an epoch on the two devices."""
+    one, p, _ = epoch_of(method, Runtime.choose("cpu", "off", 0), place / f"{method}-1")
+    other, q, _ = epoch_of(method, Runtime.choose(device, "off", 0), place / f"{method}-2")
+    losses = [abs(one[key] - other[key]) / max(abs(one[key]), 1e-9) for key in one if key.startswith("loss")]
+    shares = [abs(one[key] - other[key]) for key in one if key.startswith("share")]
+    row = {"loss": max(losses), "shares": max(shares, default=0.0), "scores": float(np.abs(p - q).max())}
+    return row | {"same": row["loss"] <= LOSS and row["shares"] <= SHARE and row["scores"] <= SCORE}
+
+
+def again_and_resumed(runtime: Runtime, place: Path) -> dict[str, float]:
+    """The largest difference of a weight after two epochs of DiCaP, from those of the first run: run again, and stopped twice."""
+    runs = {"first": (), "again": (), "resumed": (2, 5)}
+    weights = {name: epoch_of("dicap", runtime, place / name, *stops, **{"train.epochs": 2})[2] for name, stops in runs.items()}
+    first = weights.pop("first")
+    return {name: max(float((w[key] - value).abs().max()) for key, value in first.items()) for name, w in weights.items()}
+
+
+def tried(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What a piece of work found, or the error that it ended with, after which others go on."""
+    try:
+        return work()
+    except Exception as error:
+        traceback.print_exc()
+        return {"error": f"{type(error).__name__}: {error}"}
+
+
+# -- tables
+
+PHOTOGRAPHS = {"dataset": "table", "protocol": "published", "head": "ml_decoder", "ratio": 0.1, "image_size": SIZE}
+PHOTOGRAPHS |= {"linear.solver": "steps", "warmup.trainable": "all", "train.trainable": "all", "optimiser.lr": 3e-4}
+PHOTOGRAPHS |= {"optimiser.ema_decay": 0.98, "warmup.epochs": 40, "train.epochs": 8}
+PHOTOGRAPHS |= {"warmup.eval_every": 80, "train.eval_every": 8}  # the last epoch of each
+# As experiments/weighting.yaml: Table 3's step is the one with thresholds and nothing after it.
+PHOTOGRAPHS |= {"contrastive.enabled": False, "warmup.wcl": False, "finetune.enabled": False}
+POLICIES = {name: {"calibration.policy": name} for name in ("estimated", "uniform", "optimal")}
+# 40 epochs of 12 steps on D_sup and 8 of 74 are 1,072 steps. Of all labels an epoch has 15, CAP's 8 have 73: nearly as many.
+OTHERS = {"mld": {"method": "mld", "warmup.epochs": 71}, "cap": {"method": "cap", "warmup.epochs": 32}}
+TOY = TINY | {"backbone_weights": "random", "ratio": 0.5, "warmup.epochs": 1, "train.epochs": 1, "train.batch_size": 8}
+
+
+def command_in(folder: Path, changes: dict[str, Any], *words: str) -> None:
+    """A command of `dicap-stage` in a folder with these settings."""
+    from stages.cli import main
+
+    settings(folder, changes)
+    os.chdir(folder)
+    if code := main(["--quiet", *words], standalone_mode=False):
+        raise RuntimeError(f"dicap-stage {' '.join(words)} in {folder.name} ended with {code}")
+
+
+def run_cell(place: Path, changes: dict[str, Any], stages: list[str], start: Path) -> dict[str, Any]:
+    """The last row of a run by the commands of `dicap-stage`, in a folder of its own that goes on from what `start` has."""
+    begin = time.monotonic()
+    place.mkdir(parents=True)
+    (place / "data").symlink_to(start / "data")
+    if (start / "artifacts").exists():
+        shutil.copytree(start / "artifacts", place / "artifacts")
+    for name in stages:
+        command_in(place, changes, name)
+    rows = pd.read_csv(place / "artifacts" / stages[-1] / "history.csv")
+    row = {str(name): float(value) for name, value in rows.iloc[-1].dropna().items()}
+    return {"stages": stages, "seconds": round(time.monotonic() - begin, 1), "steps_of_the_last": int(rows["steps"].sum())} | row
+
+
+def tables(put: Put, device: str, place: Path, toy: bool, limit: float) -> None:
+    """Cells until the limit; seed by seed, and differences between those of one seed."""
+    at_once = max(1, min(4, cores() // 4))  # a small network leaves most of a GPU idle
+    os.environ |= {"DICAP_DEVICE": device, "OMP_NUM_THREADS": str(max(cores() // at_once, 1))}
+    ZipFile(ROOT / "gpu_day" / "photographs.zip").extractall(place / "photographs")
+    common = PHOTOGRAPHS | (TOY if toy else {}) | {"data_root": str(place / "photographs")}
+    begin = time.monotonic()
+    (place / "converted" / "data").mkdir(parents=True)
+    command_in(place / "converted", common, "convert", *(["--workers", "0"] if toy else []))
+    os.environ["DICAP_WORKERS"] = "0" if toy else str(cores() // at_once - 1)  # of a cell; convert has all cores
+    put(settings=common, at_once=at_once, seconds_to_convert=round(time.monotonic() - begin, 1))
+    cells: dict[str, dict[str, dict]] = {}
+    # A cell's loader forks its processes at every epoch: spawned ones, the default in a spawned process, load torch anew.
+    with ProcessPoolExecutor(at_once, get_context("spawn"), set_start_method, ("fork", True)) as pool:
+        took: dict[str, float] = {}
+        for names, seeds in waves(at_once, 1 if toy else 40):
+            started = time.monotonic()
+            if started - begin + took.get(names[0], 0.0) > limit:
+                return
+            jobs = {}
+            for name in names:
+                for seed in seeds:
+                    changes = common | {"seed": seed} | (POLICIES | OTHERS).get(name, {})
+                    stages = ["train"] if name in POLICIES else ["split", "warmup", *(["train"] if name == "cap" else [])]
+                    start = place / (f"warmup-{seed}" if name in POLICIES else "converted")
+                    jobs[pool.submit(run_cell, place / f"{name}-{seed}", changes, stages, start)] = name, seed
+            for job in as_completed(jobs):
+                name, seed = jobs[job]
+                cells.setdefault(name, {})[str(seed)] = tried(job.result)
+                put(cells=cells, differences=differences(cells), seconds=round(time.monotonic() - begin, 1))
+            took[names[0]] = time.monotonic() - started
+
+
+def waves(at_once: int, seeds: int) -> Iterator[tuple[list[str], range]]:
+    """Rows and seeds of the cells that run together, the most wanted first."""
+    for first in range(1, seeds + 1, at_once):
+        for names in (["warmup"], list(POLICIES), list(OTHERS)):
+            yield names, range(first, min(first + at_once, seeds + 1))
+
+
+def differences(cells: dict[str, dict[str, dict]]) -> dict[str, dict[str, Any]]:
+    """mAP of estimated weights minus that of each other row, with an interval over the seeds that both have."""
+    ours, found = cells.get("estimated", {}), {}
+    for name in (*list(POLICIES)[1:], *OTHERS):
+        theirs = cells.get(name, {})
+        seeds = sorted(seed for seed in ours.keys() & theirs.keys() if "error" not in ours[seed] | theirs[seed])
+        if seeds:
+            for which in ("map_raw", "map_ema"):
+                row = paired([ours[seed][which] for seed in seeds], [theirs[seed][which] for seed in seeds])
+                found.setdefault(name, {"seeds": seeds})[which] = row | ({"half": None} if len(seeds) == 1 else {})
+    return found
+
+
+# -- step, loader, features
+
+COCO_STEPS, COCO_SCORED = 1314, 82081  # of an epoch at 5 % labelled; images that its refresh scores
+STEPS = 120  # of an epoch
+
+
+def step(put: Put, device: str, place: Path, toy: bool, limit: float) -> None:
+    """DiCaP's main step as published: an undisturbed epoch, the bare network beside it, and where the time goes."""
+    preset = "digits" if toy else "coco"
+    changes, classes = PRESETS[preset]
+    runtime = Runtime.choose(device)
+    place.mkdir()
+    s = settings(place, MADE_UP | changes | {"ratio": 0.05, "train.epochs": 2, "train.eval_every": 2})
+    experiment = opened(place, s, runtime, images=100 if toy else STEPS * 60, tests=16, classes=classes)
+    products = trained(experiment, place, After(None))
+    assert products is not None
+    costs = pd.read_csv(products.parent / "cost.csv").iloc[-1].dropna().to_dict()  # of two epochs the first warms up
+    steps = int(pd.read_csv(products / "history.csv")["steps"].iloc[-1])
+    seconds = 60 * (costs["minutes_step"] + costs["minutes_data"]) / steps
+    put(seconds_a_step=seconds, costs=costs, steps=steps)
+    if runtime.device.type == "cuda":
+        put(peak_gb=costs["peak_memory_gb"] * 2**30 / 1e9, reserved_gb=torch.cuda.max_memory_reserved() / 1e9)
+    begin = time.perf_counter()
+    scored = np.arange(experiment.store.n)[: 64 if toy else 4096]
+    experiment.predict(experiment.place(initial_network(experiment)), scored).cpu()  # waits for the device
+    rate = len(scored) / (time.perf_counter() - begin)
+    put(images_scored_a_second=rate, minutes_an_epoch=(COCO_STEPS * seconds + COCO_SCORED / rate) / 60)
+    put(beside_the_bare_network=tried(lambda: measure(preset, 2 if toy else STEPS, runtime, None)))
+    put(profile=tried(lambda: profiled(experiment, place / "watched", 1 if toy else 10)))
+
+
+def profiled(experiment: Experiment, place: Path, steps: int) -> dict[str, Any]:
+    """Milliseconds of a step by operation, the largest first, on the device where it has times of its own."""
+    kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if experiment.runtime.device.type == "cuda" else [])]
+    with profile(activities=kinds, schedule=schedule(wait=0, warmup=steps, active=steps, repeat=1)) as watched:
+        trained(experiment, place, After(None, watched.step))
+    # A kernel's time is also that of the operation that started it; the profiler's own steps span all of them.
+    rows = [row for row in watched.key_averages() if row.device_type == DeviceType.CPU and not row.key.startswith("Profiler")]
+    which = "self_device_time_total" if any(row.self_device_time_total for row in rows) else "self_cpu_time_total"
+    times = sorted(((getattr(row, which) / 1000 / steps, row.count / steps, row.key) for row in rows), reverse=True)
+    table = [{"ms": round(ms, 3), "calls": calls, "name": name[:100]} for ms, calls, name in times[:30]]
+    return {"of": which, "ms_a_step": round(sum(time for time, _, _ in times), 3), "operations": table}
+
+
+def loader(put: Put, device: str, place: Path, toy: bool, limit: float) -> None:
+    """Pairs of views a second by the number of processes that draw them, of batches as large as a step's."""
+    size, images, batch = (32, 64, 8) if toy else (224, 4096, 60)
+    store = Store.open(converted(place, images, 1, 2, size))
+    rates = {}
+    for workers in (0, 1) if toy else sorted({2, 4, 8, worker_count(), max(cores() - 1, 1)}):
+        rows = np.resize(np.arange(images), (8 if toy else 50 * workers, batch))  # some seconds
+        steps = [[Request("weak", some, View("weak")), Request("strong", some, View("strong", cutout=0.5))] for some in rows]
+        batches = load(store, steps, seed=1, stage="train", epoch=0, workers=workers, device=device)
+        next(batches)  # the processes have started
+        begin = time.perf_counter()
+        count = sum(len(views["weak"]) for views in batches)
+        if device != "cpu":
+            torch.cuda.synchronize()
+        rates[workers] = round(count / (time.perf_counter() - begin), 1)
+        put(pairs_a_second_by_workers=rates, chosen=worker_count())
+
+
+def features(put: Put, device: str, place: Path, toy: bool, limit: float) -> None:
+    """The features stage beside the backbone alone."""
+    from features import measure as measured  # here: the other parts need none of it
+
+    place.mkdir()
+    put(**measured(place, 32 if toy else 224, 16 if toy else 4096, 0, 1 if toy else 3, None, toy))
+
+
+# -- paper: the step on paper, without a GPU
+
+# Dense half-precision products a second, bytes of memory a second. 3090: 71 of 142 TFLOP/s, the rate with float32 sums.
+GPUS = {"RTX 3090": (71e12, 936e9), "H100": (989e12, 3.35e12), "H200": (989e12, 4.8e12)}
+SHARES = (0.6, 0.8)  # of these figures that kernels of such sizes reach: assumed
+# training images, D_sup at 5 %, classes, the paper's minutes of an epoch and GB (Table 4)
+SETS = {"voc2012": (5717, 228, 20, 1.47, 2.98), "coco2014": (82081, 3283, 80, 18.29, 4.44)}
+
+
+class Counted(Alive):
+    """Bytes alive, and the seconds on each GPU of every operation: its arithmetic's or its memory traffic's, the longer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tflop, self.seconds = 0.0, dict.fromkeys(GPUS, 0.0)
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = super().__torch_dispatch__(func, types, args, kwargs)
+        formula = flop_registry.get(func.overloadpacket)
+        tensors = [
+            t for t in tree_leaves((args, kwargs, out)) if isinstance(t, Tensor) and not func.is_view
+        ]  # a view moves nothing
+        self.add(formula(*args, **(kwargs or {}), out_val=out) if formula else 0, sum(t.nbytes for t in tensors))
+        return out
+
+    def add(self, flop: int, moved: int) -> None:
+        """Count an operation that takes so much arithmetic and moves so many bytes."""
+        self.tflop += flop / 1e12
+        for name, (rate, bandwidth) in GPUS.items():
+            self.seconds[name] += max(flop / (rate * SHARES[0]), moved / (bandwidth * SHARES[1]))
+
+
+def paper(put: Put, device: str, place: Path, toy: bool, limit: float) -> None:
+    """Memory and minutes of an epoch as published in half precision, counted from shapes: tensors without memory (torch's fakes).
+
+    Not counted: fused kernels, the workspaces of cuDNN, what the allocator holds back, the loader, the host.
+    """
+    place.mkdir()
+    for name, (n, n_sup, classes, minutes, gb) in SETS.items():
+        s = settings(place, MADE_UP | {"dataset": name} | (TINY if toy else {}))
+        method, network, batch = step_on_paper(s, classes, 1.0, "train", mode := FakeTensorMode())
+        parameters, unlabelled = sum(p.nbytes for p in network.parameters()), len(batch.label)
+        with mode, Counted() as counted:
+            loss_of(method, network, batch, "train", torch.bfloat16).backward()
+            counted.add(
+                0, 10 * parameters
+            )  # AdamW reads weights, gradients, two moments and writes three; EMA reads two, writes one
+        network.eval()
+        with mode, Counted() as scored, torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+            method.scores(network, torch.empty(4 * unlabelled, 3, s.image_size, s.image_size, dtype=torch.uint8))
+        steps, scores = -(-(n - n_sup) // unlabelled), n / (4 * unlabelled)
+        epoch = {gpu: (steps * counted.seconds[gpu] + scores * scored.seconds[gpu]) / 60 for gpu in GPUS}
+        peak = expected_peak(s, classes, 1.0, torch.bfloat16) / 1e9
+        found = {"steps": steps, "tflop_a_step": counted.tflop, "parameters_gb": parameters / 1e9, "peak_gb": peak}
+        put(**{name: found | {"minutes_an_epoch": epoch, "paper": {"minutes_an_epoch": minutes, "peak_gb": gb}}})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("part", choices=("correct", "tables", "step", "loader", "features", "paper"))
+    parser.add_argument("out", type=Path)
+    parser.add_argument("place", type=Path)
+    parser.add_argument("--toy", action="store_true")
+    parser.add_argument("--limit", type=float, default=600, help="seconds after which it is ended")
+    options = parser.parse_args()
+    found: dict[str, Any] = {}
+
+    def put(**more: Any) -> None:
+        found.update(more)
+        temporary = options.out / f"{options.part}.tmp"
+        temporary.write_text(json.dumps(found, indent=1) + "\n")
+        temporary.replace(options.out / f"{options.part}.json")
+
+    globals()[options.part](put, "cpu" if options.toy else "cuda", options.place, options.toy, options.limit)
+
+
+if __name__ == "__main__":
+    main()

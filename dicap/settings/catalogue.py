@@ -17,6 +17,7 @@ RAW, NONE = "data/raw", "data/none"
 PATHS = {"data_root": RAW, "own.unlabeled_root": NONE, "convert.lists": NONE, "weights_file": NONE}
 BUNDLED = ("pictograms", "digits")  # drawn when converted: they need no data_root
 
-PROTOCOLS = ("published", "recommended", "trained")  # the first is what dicap/settings/schema.py says, the others are files in configs/
+# The first is what dicap/settings/schema.py says; all are files in configs/.
+PROTOCOLS = ("published", "recommended", "trained")
 HEADS = ("ml_decoder", "linear")
 OWN_HEAD = "own"  # of a method that brings its own network, to which `head` does not apply

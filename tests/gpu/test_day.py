@@ -25,6 +25,7 @@ def tree(raw_photos, tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_every_part_ends_and_writes_what_it_found(tree, tmp_path):
     command = [tiny.ROOT / "tests" / "bin" / "python", tree / "benchmarks" / "gpu_day.py", "--toy", "--out", tmp_path / "out"]
     done = subprocess.run(command, cwd=tree, env=tiny.warm_environment(tree), capture_output=True, text=True, check=False)

@@ -1,0 +1,228 @@
+"""What each step of the recommended rule is worth: test mAP with it, minus without it.
+
+    python benchmarks/steps.py FILE.npz ... [--ratios 0.05 0.1] [--seeds 1]
+
+Files, rows and folds are those of `sets.py`. A variant leaves one step out, or has the plain thing in its place:
+
+    roots, one length       features standardised only; roots not brought to one length
+    penalty                 0.01 in place of cross-validation
+    neighbours, views       the teacher on rows as they are; neighbours looked for without views
+    weights, square         pseudo-labels of weight 1; weight of the chance itself
+    quota                   positive from 0.5 on
+    share and rank          one curve of the confidence for all classes (what a published model carries)
+    share, rank, score      without this feature of the curve
+    pairs of folds          a fold's student on labels of teachers that saw the fold
+    choice                  the student always taken whole
+    mixtures, margin        all of the student or none; whenever the loss falls at all
+
+`map` is of the heads as far as they were taken, `student` of the student taken whole. What is finished is kept, as in `sets.py`.
+Ends with `steps ratio=R target=0.2`, R: mAP of the rule minus that of the labels alone, mean over the rows.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import numpy as np
+from common import Parser, finish, gap_of_deciles
+from numpy.typing import NDArray
+from populations import HELPING, Population, draw
+from sets import FIRST, populations
+
+from dicap.calibration import ranks
+from dicap.calibration.quota import quota_of
+from dicap.frozen import logistic, recommended
+from dicap.frozen.crossfit import Pseudo, scores_out_of_fold, solve_labelled, solve_students, solve_teachers
+from dicap.frozen.folds import assign_folds, n_folds
+from dicap.frozen.loss_weight import choose_loss_weight
+from dicap.frozen.recommended import PART, labels_of_students, share_of_student, teacher_rows
+from dicap.frozen.solver import Solution, rotate
+from dicap.metrics.ranking import mean_average_precision
+from dicap.randomness import torch_seed
+from dicap.scaling import scaling_of
+
+FEATURES = {"score": [1, 2], "share": [0, 2], "rank": [0, 1]}  # of the curve: those that stay without one
+Rates = Callable[..., tuple[NDArray, NDArray]]
+
+
+@contextmanager
+def replaced(owner: Any, **values: Any) -> Iterator[None]:
+    """Other attributes of a module or class for a while."""
+    before = {name: getattr(owner, name) for name in values}
+    for name, value in values.items():
+        setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(owner, name, value)
+
+
+def rates_without(feature: str) -> Rates:
+    """The curves without one of their features."""
+    features = logistic._Features.__call__
+
+    def rates(*arrays: NDArray) -> tuple[NDArray, NDArray]:
+        with replaced(logistic._Features, __call__=lambda self, values: features(self, values)[:, FEATURES[feature]]):
+            return logistic.rates_of_classes(*arrays)
+
+    return rates
+
+
+def one_curve(p: NDArray, y: NDArray, p_unlabelled: NDArray, share: NDArray) -> tuple[NDArray, NDArray]:
+    """One curve for all classes, of groups by rank."""
+    knots, rate = ranks.curve_by_rank(p, y)
+    end = np.log((1 - ranks.FINEST) / ranks.FINEST)
+    odds = np.linspace(-end, end, logistic.KNOTS)
+    return 1 / (1 + np.exp(-odds)), np.tile(np.interp(odds, knots, rate), (p.shape[1], 1))
+
+
+def pseudo(scores: NDArray, y: NDArray, n: int, *, rates: Rates = logistic.rates_of_classes, power=2.0, half=False) -> Pseudo:
+    """`labels_and_weights` of the last n - n_l rows with something else in a step's place."""
+    p = np.where(recommended.entries_of_unlabelled(n, y), scores, np.nan)
+    label = np.where(p >= 0.5, 1, np.where(p < 0.5, 0, -1)) if half else quota_of(p, y).labels(p)
+    knots, curves = rates(scores[: len(y)], y, p[len(y) :], logistic.class_shares(y))
+    present = np.stack([np.interp(scores[:, c], knots, curves[c]) for c in range(y.shape[1])], axis=1)
+    chance = np.where(label == 1, present, 1 - present) ** power
+    return Pseudo((label == 1).astype(np.float32), np.where(label < 0, 0, chance).astype(np.float32))
+
+
+class Cell:
+    """One population: the rule and its variants."""
+
+    def __init__(self, p: Population, seed: int) -> None:
+        self.p, self.y, self.n = p, p.y[: p.labelled], len(p.x)
+        self.fold = assign_folds(self.y, min(5, p.labelled), torch_seed(seed, "folds", 0) % 2**32)
+        self.map: dict[str, float] = {}
+        self.student: dict[str, float] = {}
+        self.chance_gap: dict[str, float] = {}
+
+    def scale(self, kind: str = "root", one_length: bool = True, loss_weight: float | None = None) -> None:
+        """Steps 1 and 2."""
+        scaling = scaling_of(self.p.x, kind)  # type: ignore[arg-type]
+
+        def apply(x: NDArray) -> NDArray:
+            if one_length:
+                return scaling.apply(x)
+            return ((np.copysign(np.sqrt(np.abs(x)), x) - scaling.mean) / scaling.scale).astype(np.float32)
+
+        self.rows, self.test = apply(self.p.x), apply(self.p.x_test)
+        self.axes = rotate(self.rows)
+        self.views = None if self.p.views is None else np.subtract(*map(apply, self.p.views))
+        labelled = self.rows[: len(self.y)]
+        self.loss_weight = loss_weight or choose_loss_weight(labelled, self.y, self.fold)
+        self.own = solve_labelled(labelled, self.y, self.fold, loss_weight=self.loss_weight)
+
+    def teach(self, neighbours: int = 10, views: bool = True) -> None:
+        """Step 3."""
+        near = teacher_rows(self.rows, self.axes, self.views if views else None, min(neighbours, self.n - 1))
+        self.teachers = solve_teachers(near, self.y, self.fold, loss_weight=self.loss_weight)
+
+    def learn(self, name: str, made: list[Pseudo] | None = None, **rule: Any) -> Solution:
+        """Steps 4 to 7; keeps the mAP of a variant."""
+        if made is None:
+            with replaced(recommended, labels_and_weights=lambda s, y, _, **more: pseudo(s, y, self.n, **rule)):
+                made = labels_of_students(self.teachers, self.y, np.empty(0))  # type: ignore[assignment]
+        students = solve_students(
+            self.axes, self.y, self.fold, made, loss_weight=self.loss_weight, pseudo_weight=PART  # type: ignore[arg-type]
+        )  # fmt: skip
+        self.student[name] = self.score(students)
+        self.keep(name, students)
+        return students
+
+    def keep(self, name: str, students: Solution) -> None:
+        """Step 7."""
+        heads, _ = share_of_student(self.own, students, self.rows[: len(self.y)], self.y, self.fold)
+        self.map[name], self.chance_gap[name] = self.score(heads), self.gap(heads)
+
+    def score(self, heads: Solution) -> float:
+        """Test mAP."""
+        return round(mean_average_precision(heads.logits(self.test)[-1], self.p.y_test), 3)
+
+    def gap(self, heads: Solution) -> float:
+        """How far the stated chance is off, over deciles of the test decisions."""
+        knots, rate = ranks.curve_by_rank(scores_out_of_fold(heads, self.rows, self.fold)[0], self.y)
+        present = np.interp(heads.logits(self.test)[-1].astype(np.float64), knots, rate)
+        return round(gap_of_deciles(np.maximum(present, 1 - present), (present > 0.5) == (self.p.y_test > 0)), 5)
+
+    def run(self) -> dict[str, Any]:
+        """Everything."""
+        self.scale()
+        self.teach()
+        students = self.learn("rule")
+        self.map["labelled only"], self.map["choice"] = self.score(self.own), self.student["rule"]
+        for name, values in {"mixtures": {"SHARES": (1.0,)}, "margin": {"CLEAR": 0.0}}.items():
+            with replaced(recommended, **values):
+                self.keep(name, students)
+        seen, last = self.teachers.scores(), pseudo(self.teachers.scores(), self.y, self.n)
+        known = [np.where((self.fold == k)[:, None], np.float32(-1), self.y) for k in range(n_folds(self.fold))]
+        self.learn("pairs of folds", [*(pseudo(seen, y, self.n) for y in known), last])
+        for name, rule in {"weights": {"power": 0.0}, "square": {"power": 1.0}, "quota": {"half": True}}.items():
+            self.learn(name, **rule)
+        for name, rates in {"share and rank": one_curve, **{name: rates_without(name) for name in FEATURES}}.items():
+            self.learn(name, rates=rates)
+        for name, teacher in {"neighbours": {"neighbours": 0}, **({"views": {"views": False}} if self.p.views else {})}.items():
+            self.teach(**teacher)
+            self.learn(name)
+        for name, kind in {
+            "penalty": {"loss_weight": 0.01}, "roots": {"kind": "standard"}, "one length": {"one_length": False},
+        }.items():  # fmt: skip
+            self.scale(**kind)
+            self.teach()
+            self.learn(name)
+        return {"map": self.map, "student": self.student, "chance_gap": self.chance_gap}
+
+
+def table(cells: dict[str, dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """By variant: mean over the rows (a set at a ratio) of mAP with the step minus without it, heads taken and students."""
+    found: dict[str, dict[str, float]] = {}
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for name, some in cells.items():
+        for key, cell in some.items():
+            rows.setdefault(f"{name} {key.split()[0]}", []).append(cell)
+    for variant in dict.fromkeys(variant for some in rows.values() for each in some for variant in each["map"]):
+        for kind in ("map", "student"):
+            worth = [
+                np.mean([each[kind]["rule"] - each[kind].get(variant, each[kind]["rule"]) for each in some])
+                for some in rows.values()
+            ]
+            found.setdefault(variant, {"rows": len(rows)})[kind] = round(float(np.mean(worth)), 3)
+        gaps = [each["chance_gap"][variant] for some in rows.values() for each in some if variant in each["chance_gap"]]
+        if gaps:
+            found[variant]["chance_gap"] = round(float(np.mean(gaps)), 4)
+    return found
+
+
+def main() -> int:
+    """Run what is not there yet, write after each."""
+    parser = Parser(__doc__, "steps", seeds=[1])
+    parser.add_argument("files", type=Path, nargs="*", help="feature sets, .npz with x, y, x_test, y_test")
+    parser.add_argument("--ratios", type=float, nargs="+", default=[0.05, 0.1])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1])
+    options = parser.options()
+    kept = json.loads(options.out.read_text()) if options.out.exists() else {}
+    cells: dict[str, dict[str, Any]] = kept.get("cells", {})
+    todo = [(path.stem, k, *v) for path in options.files for k, v in populations(path, options.ratios, options.seeds).items()]
+    if options.smoke:
+        todo = [("helping", f"0.1 {FIRST}", draw(HELPING, FIRST), FIRST)]
+    for name, key, population, seed in todo:
+        if key not in cells.setdefault(name, {}):
+            cells[name][key] = Cell(population, seed).run()
+            print(name, key, cells[name][key]["map"], flush=True)
+            write(cells, options)
+    return write(cells, options)
+
+
+def write(cells: dict[str, dict[str, Any]], options: Any) -> int:
+    """The result so far; the exit code."""
+    found = table(cells)
+    return finish("steps", {"table": found, "cells": cells}, found["labelled only"]["map"], 0.2, options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

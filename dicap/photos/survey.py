@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dicap.data.sources.base import FileImages, Item, RawSet, Rejected, unknown_entries
+from dicap.data.sources.base import Item, RawSet, Rejected, unknown_entries
 from dicap.errors import first_of
 from dicap.machine.progress import progress
 from dicap.photos.readers.read import read, with_unlabelled
@@ -115,9 +115,7 @@ def survey(place: Path, options: Own) -> tuple[Survey, Own]:
 
 def _unlisted(raw: RawSet, root: Path, options: Own) -> int:
     """How many image files below a folder are none of the raw set's, nor named as saying nothing, nor left out as copies."""
-    assert isinstance(raw.images, FileImages)
-    found, _ = with_unlabelled(raw, raw.images.paths, root, root, options.ignore)
-    return len(found.items) - len(raw.items)
+    return len(with_unlabelled(raw, root, root, options.ignore).items) - len(raw.items)
 
 
 def _understood(raw: RawSet, kind: str, found: Survey, drawn: int, share: float) -> Iterator[tuple[str, str]]:

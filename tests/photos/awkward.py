@@ -203,7 +203,7 @@ TABLES = [
     Awkward(
         "labels of unlabelled photographs alone", table(SPLIT.replace("train", "unlabeled")), refused="no image of split train"
     ),
-    Awkward("the line `sep=;` of a spreadsheet", table("sep=;\n" + PLAIN), refused="line 1 tells a spreadsheet"),
+    Awkward("the line `sep=;` of a spreadsheet", table("sep=;\n" + PLAIN), refused="line 1 has no heads"),
     Awkward(
         "other words for heads and splits",
         table(
@@ -224,16 +224,18 @@ TABLES = [
         splits=SPLITS,
     ),
     Awkward("rows that stand there twice", table(PLAIN + "b.png,dog\n"), TRUTH),
-    Awkward("an image with two answers", table(PLAIN + "b.png,cat\n"), refused="'b.png' stands on line 3 already"),
+    Awkward("an image with two answers", table(PLAIN + "b.png,cat\n"), refused="line 8: image 'b.png' is that of"),
     Awkward("a row for each label", table(LONG), {"a.png": {"cat", "dog"}, "b.png": {"dog", "owl"}, "c.png": {"cat"}}),
     Awkward(
-        "the same, and a row that says none", table(LONG + "a.png,-\n"), refused="line 7: image: 'a.png' has labels on another"
+        "the same, and a row that says none",
+        table(LONG + "a.png,-\n"),
+        refused="where it has labels and shows none of the classes",
     ),
     Awkward("a column for each class", table(ONE_HOT), TRUTH),
     Awkward(
         "a column of 0 and 1 that says the split",
         table(ONE_HOT.replace("owl", "is_test")),
-        refused="column is_test of 0 and 1 says the split",
+        refused="column is_test (0 and 1) may say the split",
     ),
     Awkward("two columns of one class", table("image,cat,cat\na.png,1,0\n"), refused="column cat occurs twice"),
     Awkward("ticks in the columns of classes", table(TICKS), refused="--blank absent"),
@@ -273,7 +275,11 @@ TABLES = [
     ),
     Awkward("lists as Python writes them", table(PLAIN.replace("cat;dog", "\"['cat', 'dog']\"")), TRUTH),
     Awkward("a list without quotes", table(PLAIN.replace("cat;dog", '"[cat, dog]"')), refused="found [cat, dog], expected names"),
-    Awkward("an array as NumPy prints it", table(PLAIN.replace("cat;dog", "['cat' 'dog']")), refused="is a printed array"),
+    Awkward(
+        "an array as NumPy prints it",
+        table(PLAIN.replace("cat;dog", "['cat' 'dog']")),
+        refused="found ['cat' 'dog'], expected names",
+    ),
     *[
         Awkward(f"{word} for an empty cell", table(PLAIN.replace("f.png,", f"f.png,{word}")), refused=f"is {word} a class, or an")
         for word in ("NaN", "None", "<NA>", "NA", "#N/A")
@@ -343,10 +349,8 @@ PLACES = [
     Awkward("names without an ending", table(PLAIN.replace(".png", "")), TRUTH),
     Awkward("capitals that differ", table(PLAIN.replace("a.png", "A.PNG")), TRUTH),
     Awkward("addresses of the web", table(PLAIN.replace("a.png", "https://example.org/x/zz.png")), refused="is an address"),
-    Awkward("a path out of the folder", table(PLAIN.replace("a.png", "../a.png")), refused="leaves the folder of the table"),
-    Awkward(
-        "a path that leaves the folder later", table(PLAIN + "x/../../a.png,cat\n"), refused="leaves the folder of the table"
-    ),
+    Awkward("a path out of the folder", table(PLAIN.replace("a.png", "../a.png")), refused="leaves the folder"),
+    Awkward("a path that leaves the folder later", table(PLAIN + "x/../../a.png,cat\n"), refused="leaves the folder"),
     Awkward("a missing photograph", table(PLAIN + "g.png,cat\n"), TRUTH | {"g.png": {"cat"}}, unreadable=1),
 ]
 
@@ -388,8 +392,7 @@ FOLDERS = [
     Awkward(
         "a photograph in train and in test",
         lambda root: [tree("train/dog/b.png", "train/cat/c.png", "test/owl/e.png")(root), tree("test/dog/b.png")(root)],
-        SINGLE,
-        splits={"b.png": "test", "c.png": "train", "e.png": "test"},
+        refused="with another split; give it one",
     ),
     Awkward("a photograph in three folders: a file, a link and a copy", thrice, SINGLE | {"b.png": {"cat", "dog", "owl"}}),
     Awkward(
@@ -417,11 +420,11 @@ ANNOTATIONS = [
         ],
         LABELLED,
     ),
-    Awkward("COCO without its images", lambda root: coco(root, keep=False), refused="none of its 5 images is below"),
+    Awkward("COCO without its images", lambda root: coco(root, keep=False), refused="none of its 5 images is here"),
     Awkward(
         "COCO files that list the same image twice",
         lambda root: [coco(root, "first.json", "."), coco(root, "second.json", ".")],
-        refused="is listed in first.json already; set data_root to one of the two files",
+        LABELLED,
     ),
     Awkward(
         "COCO images that nobody annotated",

@@ -178,10 +178,10 @@ def test_two_names_of_one_file_are_one_image_or_refused(root, link):
     link(images / "00.png", images / "07.png")
     found = looked_at(root, options())
     assert by_image(found) == {image: before[image] for image in before if image != "07.png"}
-    assert any("counted once: 1" in note for note in found.notes)
+    assert any("counted once" in note for note in found.notes)
     (images / "07.png").unlink()
     link(images / "01.png", images / "07.png")
-    with pytest.raises(DataError, match=r"07\.png' is the same file as '.*01\.png', with other labels"):
+    with pytest.raises(DataError, match=r"07\.png' is that of .*01\.png'\) too, with other labels"):
         looked_at(root, options())
 
 
@@ -189,7 +189,7 @@ def test_one_file_in_train_and_in_test_is_refused(tmp_path):
     pictures(tmp_path, ["a.png", "b.png", "c.png"])
     (tmp_path / "d.png").symlink_to("a.png")
     (tmp_path / "labels.csv").write_text("image,split,labels\na.png,train,cat\nb.png,train,dog\nc.png,test,dog\nd.png,test,cat\n")
-    with pytest.raises(DataError, match=r"'d\.png' is the same file as 'a\.png'"):
+    with pytest.raises(DataError, match=r"'d\.png' is that of .*'a\.png'\) too, with another split"):
         looked_at(tmp_path, options(test_share=0.0))
 
 

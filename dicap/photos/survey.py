@@ -119,15 +119,10 @@ def _unlisted(raw: RawSet, root: Path, options: Own) -> int:
 
 
 def _understood(raw: RawSet, kind: str, found: Survey, drawn: int, share: float) -> Iterator[tuple[str, str]]:
-    read = raw.source.get("read", {})
     where = raw.source.get("table") or raw.source.get("export") or ", ".join(raw.source.get("annotations", [])[:3])
-    how = " and ".join(f"{what} {read[what]}" for what in ("separator", "encoding") if what in read)
-    yield "format", f"{kind}{f': {where}' if where else ''}{f' ({how})' if how else ''}"
-    if read:
-        yield (
-            "columns",
-            ", ".join(f"{what}: {how}" for what, how in read.items() if what not in ("separator", "encoding", "format")),
-        )
+    yield "format", f"{kind}{f': {where}' if where else ''}"
+    if read := raw.source.get("read"):
+        yield "columns", ", ".join(f"{what}: {how}" for what, how in read.items())
     splits = ", ".join(f"{count} {split}" for split, count in found.counts.items() if count)
     yield "splits", splits + (f" (the test split drawn: own.test_share {share:g})" if drawn else "")
     in_part = [item for item in raw.items if item.absent is not None]

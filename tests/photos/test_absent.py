@@ -10,8 +10,7 @@ from dicap.data.labels import read_labels
 from dicap.errors import DataError
 from dicap.photos.readers import read as own
 from dicap.settings import Own
-from photos.awkward import SPLIT, coco, pictures
-from photos.looking import looked_at
+from photos.awkward import SPLIT, coco, looked_at, pictures
 
 PARTIAL = (
     "image,split,labels,absent\na.png,train,cat;dog,*\nb.png,train,dog,owl\nc.png,test,cat,dog\nd.png,train,-,\n"

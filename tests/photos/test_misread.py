@@ -13,7 +13,7 @@ from dicap.errors import DataError
 from dicap.photos.survey import survey
 from dicap.settings import Own
 from photos.awkward import HEIC
-from photos.looking import looked_at as read
+from photos.awkward import looked_at as read
 
 
 def image(path, shade=120):

@@ -18,8 +18,7 @@ from dicap.data.sources.base import Rejected
 from dicap.errors import DataError
 from dicap.photos.readers import read as own
 from dicap.settings import Own
-from photos.awkward import linked, picture, pictures
-from photos.looking import looked_at
+from photos.awkward import linked, looked_at, picture, pictures
 
 LABELS = {
     f"{i:02d}.png": labels

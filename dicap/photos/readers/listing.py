@@ -145,9 +145,15 @@ def _one_each(root: Path, listing: Listing) -> tuple[list[Row], list[Path], list
         DataError: a name could mean several files, leaves the folder or is an address; rows of one file contradict each other.
     """
     finder = Finder(root, ((row.image, row.folders) for row in listing.rows), listing.moved)
+    located = [(row, _located(root, row, finder)) for row in listing.rows]
+    if located and not any(file.is_file() for _, file in located) and (images := list_images(root, required=False)):
+        row = located[0][0]
+        raise DataError(
+            f"{row.where}: image: {row.image!r} is not below {root}, nor another that is named; there is {images[0]}. Put images "
+            "there, write names as they are (a spreadsheet takes away leading zeros), or name their column (init-data --image)"
+        )
     of_file: dict[object, list[tuple[Row, Path]]] = {}
-    for row in listing.rows:
-        file = _located(root, row, finder)
+    for row, file in located:
         of_file.setdefault(same_file(file), []).append((row, file))
     rows, files, several, repeated = [], [], 0, []
     for found in of_file.values():
@@ -176,8 +182,8 @@ def _united(first: Row, other: Row, joined: bool) -> Row:
     same = (first.labels, first.absent) == (other.labels, other.absent)
     if not same and not joined:
         raise DataError(
-            f"{place}, with other labels; keep one with all labels in it (`a;b`), or say that a row is one label (init-data "
-            "--rows label)"
+            f"{place}, with other labels; keep one with all labels in it (`a;b`), or, if each row is one label of its image, set "
+            "own.rows to label (init-data --rows label)"
         )
     for one, more in ((first, other), (other, first)):
         if one.labels == frozenset() and one.absent is None and more.labels and not one.empty:

@@ -10,19 +10,18 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from dicap.data.sources.files import is_image_name
 from dicap.errors import DataError, first_line
 
-SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar"}
+SEPARATORS = ",;\t|"  # of cells: that of which the heads have most
 NONE = "-"  # a cell that says: none of the classes
 OTHERS = "*"  # a cell of absent classes that says: all but the labels
 # What programs write for an empty cell of a text file, and what may be a class: NA is North America, and sodium.
@@ -41,15 +40,13 @@ class Sheet:
         places: file and line (in Parquet the row) of each row.
         files: the file of each row.
         literal: whether a missing value and the text `NA` are told apart, as in Parquet.
-        facts: how it was read, for the user.
     """
 
     path: Path
     cells: pd.DataFrame
     places: list[str]
     files: list[Path]
-    literal: bool = False
-    facts: dict[str, str] = field(default_factory=dict)
+    literal: bool
 
     @property
     def header(self) -> list[str]:
@@ -82,7 +79,7 @@ def read_sheets(paths: Sequence[Path]) -> Sheet:
     cells = pd.concat([sheet.cells for sheet in sheets], ignore_index=True)
     cells = cells.astype(object).where(cells.notna(), None)
     places, files = ([one for sheet in sheets for one in getattr(sheet, key)] for key in ("places", "files"))
-    return Sheet(paths[0], cells, places, files, all(sheet.literal for sheet in sheets), sheets[0].facts)
+    return Sheet(paths[0], cells, places, files, all(sheet.literal for sheet in sheets))
 
 
 def read_sheet(path: Path) -> Sheet:
@@ -100,18 +97,6 @@ def read_sheet(path: Path) -> Sheet:
         raise DataError(f"{path}: not readable ({first_line(error)}); write it again") from None
 
 
-def heads(path: Path) -> list[str]:
-    """The heads of what may be a table; [] where it cannot be read."""
-    try:
-        if path.suffix.lower() == ".parquet":
-            return pq.read_schema(path).names
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            line = file.readline(1 << 16)
-        return [head.strip() for head in next(csv.reader([line], delimiter=_separator(line)), [])]
-    except (OSError, UnicodeDecodeError, csv.Error, pa.ArrowException):
-        return []
-
-
 def decode(path: Path) -> str:
     """The text of a file in UTF-8. Raises DataError."""
     try:
@@ -123,15 +108,10 @@ def decode(path: Path) -> str:
     return text
 
 
-def _separator(text: str) -> str:
-    """The separator of the cells: the one of which the heads have most."""
-    return max(SEPARATORS, key=text.partition("\n")[0].count)
-
-
 def _csv(path: Path) -> Sheet:
     """By Python's reader, which knows the line of each row; pandas' fills up rows that are cut short."""
     text = decode(path).lstrip("\r\n")
-    separator = _separator(text)
+    separator = max(SEPARATORS, key=text.partition("\n")[0].count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     header, rows, places = [head.strip() for head in next(reader, [])], [], []
     if header and (header[0].casefold().startswith("sep=") or is_image_name(header[0])):
@@ -141,7 +121,7 @@ def _csv(path: Path) -> Sheet:
             continue
         place = f"{path}: line {reader.line_num}"
         if len(row) != len(header):
-            remedy = f"put quotes around values that hold a {SEPARATORS[separator]}, without a blank before the quote"
+            remedy = f"put quotes around values that hold {separator!r}, without a blank before the quote"
             if len(row) < len(header):
                 remedy = "write one cell for each column, empty ones too"
             raise DataError(f"{place}: {len(row)} cells, the header has {len(header)}; {remedy}")
@@ -149,17 +129,17 @@ def _csv(path: Path) -> Sheet:
             raise DataError(f"{place}: found {quoted!r}; take out the blank before the quote, or nothing is quoted by it")
         rows.append(row)
         places.append(place)
-    return _sheet(path, header, [*zip(*rows, strict=True)], places, {"separator": SEPARATORS[separator]})
+    return _sheet(path, header, [*zip(*rows, strict=True)], places, literal=False)
 
 
 def _parquet(path: Path) -> Sheet:
     frame = pd.read_parquet(path, partitioning=None)
     places = [f"{path}: row {number}" for number in range(1, len(frame) + 1)]
     columns = [[*map(_cell, frame.iloc[:, c])] for c in range(frame.shape[1])]
-    return _sheet(path, [str(name).strip() for name in frame.columns], columns, places, {"format": "Parquet"})
+    return _sheet(path, [str(name).strip() for name in frame.columns], columns, places, literal=True)
 
 
-def _sheet(path: Path, header: list[str], columns: Sequence[Sequence[Any]], places: list[str], facts: dict[str, str]) -> Sheet:
+def _sheet(path: Path, header: list[str], columns: Sequence[Sequence[Any]], places: list[str], literal: bool) -> Sheet:
     """A table of named columns; those without a head and a content are a spreadsheet's margin."""
     columns = columns or [()] * len(header)
     filled = [c for c, head in enumerate(header) if head or any(str(cell or "").strip() for cell in columns[c])]
@@ -167,7 +147,7 @@ def _sheet(path: Path, header: list[str], columns: Sequence[Sequence[Any]], plac
     if twice := [name for name, count in Counter(names.values()).items() if count > 1]:
         raise DataError(f"{path}: column {twice[0]} occurs twice; keep one")
     cells = pd.DataFrame({name: pd.Series(columns[c], dtype=object) for c, name in names.items()})
-    return Sheet(path, cells, places, [path] * len(places), "format" in facts, facts)
+    return Sheet(path, cells, places, [path] * len(places), literal)
 
 
 def _cell(value: Any) -> Any:

@@ -47,15 +47,13 @@ def read(root: Path, own: Own) -> Listing:
         raise DataError(f"{sheet.path}: column absent: {min(gone)!r} is no label of any row, nor is any other name; correct it")
     if own.empty == "auto" and ([] in labels or any(cell is not None for cell in absent)):  # somewhere it is said of a row
         rows = [replace(row, labels=None, split="unlabeled", empty=False) if row.empty else row for row in rows]
-    source = {"table": ", ".join(files), "sha256": sha256(sheet.path), "read": {**sheet.facts, **roles_of(own)}}
+    source = {"table": ", ".join(files), "sha256": sha256(sheet.path), "read": roles_of(own)}
     return Listing(rows, source, notes, joined=own.rows == "label")
 
 
 def roles_of(own: Own) -> dict[str, str]:
     """The columns in words, for the user."""
-    words = {"images": own.image, "split": own.split, "labels": own.labels, "absent": own.absent, "value": own.value}
-    words |= {"group": own.group, "not labelled": own.open}
-    found = {what: f"column {head}" for what, head in words.items() if head is not None}
+    found = {key: f"column {head}" for key in SINGLE if (head := getattr(own, key)) is not None}
     if own.classes is not None:
         found["labels"] = f"{len(own.classes)} columns of 0 and 1"
     return found | ({"not used": ", ".join(own.ignore)} if own.ignore else {})

@@ -1,8 +1,7 @@
 """What a folder of somebody's holds: the reading of its labels, which `init-data` writes down, or a question.
 
 Every column of a table and every file has a role, or is named as one that says nothing about labels, or is asked about, with the
-reading that would be chosen and the options that say so. Heads are believed where they are those of known programs; which column
-names the photographs, the folder tells.
+reading that would be chosen and the options that say so. Heads are believed where they are those of known programs.
 """
 
 import csv
@@ -13,11 +12,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dicap.data.sources.files import ENDINGS, base_of, is_image_name, list_images, list_others
+from dicap.data.sources.files import base_of, is_image_name, list_images, list_others
 from dicap.errors import DataError, first_of
 from dicap.photos.readers import coco_file, label_studio, xml_files
-from dicap.photos.readers.listing import SPLIT_NAMES, Finder, is_ignored, split_in
-from dicap.photos.readers.sheet import MARKS, MINUS, NO, Sheet, heads, plain, read_sheets
+from dicap.photos.readers.listing import SPLIT_NAMES, is_ignored, split_in
+from dicap.photos.readers.sheet import MARKS, MINUS, NO, Sheet, plain, read_sheet, read_sheets
 from dicap.photos.readers.table import DOCUMENTED, SINGLE
 from dicap.settings import Own
 
@@ -59,8 +58,6 @@ OURS = (
     {"image", "labels", "model_says"},
     {"image", "labels", "surprise"},
 )
-SAMPLE = 200  # rows by which it is told what a column holds
-REPEATED = 0.1  # share of images on several rows above which a row is one label of an image, not the image
 SEVERAL = 3  # columns of 0 and 1 that are believed rather than a column of texts beside them
 
 
@@ -129,7 +126,11 @@ def is_ours(path: Path) -> bool:
     """Whether a command or a page of ours wrote a file: answers of a model are no labels, and a list is to be imported."""
     if path.suffix.lower() not in (".csv", ".parquet"):
         return False
-    return bool(re.fullmatch(r"labels-[0-9a-f]{4,}.*\.csv", path.name)) or any(known <= {*heads(path)} for known in OURS)
+    try:
+        header = {*read_sheet(path).header}
+    except DataError:
+        return False
+    return bool(re.fullmatch(r"labels-[0-9a-f]{4,}.*\.csv", path.name)) or any(known <= header for known in OURS)
 
 
 def _format_of(path: Path, depth: int, named: bool) -> str | None:
@@ -187,11 +188,10 @@ def _without_files(root: Path, said: Own, others: list[str]) -> str:
         return "folders"
     if images and not others:
         raise DataError(f"{root}: holds photographs and no labels yet; choose the first to label: dicap-stage suggest {root}")
-    if not images and others:
-        raise DataError(f"{root}: no image files below it, but {others[0]}; known endings are {', '.join(sorted(ENDINGS))}")
+    what = "labels" if images else "photographs"
     raise DataError(
-        f"{root}: holds no labels that are known here: a labels.csv, a COCO or Label Studio JSON, Pascal VOC or CVAT XML, or a "
-        f"folder for each label{f' (found {first_of(others, 4)})' if others else ''}"
+        f"{root}: found {first_of(others, 4) or 'nothing'}, and no {what} that are known here: a labels.csv, a COCO or Label "
+        "Studio JSON, Pascal VOC or CVAT XML, or a folder for each label"
     )
 
 
@@ -255,8 +255,8 @@ class Columns:
                 self._ask_of(head)
         if self._roles["classes"]:
             self._ask_of_marks()
-        if self._roles["value"] is not None or self._is_row_a_label(same):
-            self._roles["rows"] = self._said.rows or "label"
+        if self._roles["value"] is not None:
+            self._roles["rows"] = "label"
         ignored = [*(self._said.ignore or ()), *idle]
         return self._roles | {"ignore": list(dict.fromkeys(ignored)) or None}
 
@@ -276,50 +276,18 @@ class Columns:
         return bool(filled) and 2 * sum(text in MARKS for text in filled) >= len(filled)
 
     def _image(self) -> str:
-        """The column that names photographs of the folder."""
-        sheet, columns = self._sheet, [head for head in self._free if not self._words[head] or not self._words[head] <= MARKS]
-        rows = range(0, len(sheet.places), max(1, len(sheet.places) // SAMPLE))
-        folders = {row: (sheet.files[row].parent,) for row in rows}
-        cells: dict[str, dict[int, str]] = {}
-        files: dict[str, dict[int, Path]] = {}
-        for head in columns:
-            raw = sheet.raw(head)
-            cells[head] = {row: raw[row] for row in rows if raw[row].strip()}
-            finder = Finder(self._root, ((text, folders[row]) for row, text in cells[head].items()))
-            here = [row for row, text in cells[head].items() if finder.is_here(text, *folders[row])]
-            files[head] = {row: finder.find(raw[row], *folders[row]) for row in here}
-        named = sorted((head for head in columns if plain(head) in IMAGE), key=lambda head: IMAGE.index(plain(head)))
-        naming = [head for head in columns if files[head] and 2 * len(files[head]) >= len(cells[head])]
-        naming = naming or [head for head in named if files[head]][:1]
-        if not naming and (not named or list_images(self._root, required=False)):
-            self._complain(named, cells)
-        naming = naming or named[:1]  # all photographs are missing
-        naming.sort(key=lambda head: (-sum(map(is_image_name, cells[head].values())), head not in named))
-        if any(map(is_image_name, cells[naming[0]].values())):  # beside these a number is no name of a file
-            naming = [head for head in naming if any(map(is_image_name, cells[head].values()))]
-        for other in naming[1:]:
-            if files[other] != files[naming[0]]:
-                text = f"columns {naming[0]} and {other} both name photographs, and not the same"
-                self._questions.ask(text, image=naming[0], ignore=[other])
-        return naming[0]
+        """The column that names photographs, by its head; of several the one whose cells end as names of files do."""
 
-    def _complain(self, named: list[str], cells: dict[str, dict[int, str]]) -> None:
-        """Raise DataError where no column names photographs that are here."""
-        sheet, head = self._sheet, next((head for head in named if cells[head]), None)
-        if head is None:
-            raise DataError(
-                f"{sheet.path}: column image is missing (found {', '.join(sheet.header) or 'nothing'}), and no column names "
-                f"photographs below {self._root}; name the columns image, labels and perhaps split, or leave the file out: "
-                f"--ignore {sheet.path.name}"
-            )
-        row, text = next(iter(cells[head].items()))
-        Finder(self._root, []).find(text, sheet.files[row].parent)  # which says where several could be meant
-        raise sheet.error(
-            row,
-            f"image: {text!r} is not below {self._root}, nor another that column {head} names; there is "
-            f"{list_images(self._root)[0]}. Write the names as they are (a spreadsheet takes away leading zeros), or name another "
-            "column with init-data --image",
-        )
+        def is_named(head: str) -> bool:
+            return 2 * sum(map(is_image_name, self._texts[head])) > len(self._texts[head])
+
+        named = sorted((head for head in self._free if plain(head) in IMAGE), key=lambda head: IMAGE.index(plain(head)))
+        likely = sorted(named or self._free, key=lambda head: not is_named(head))
+        if not likely:
+            raise DataError(f"{self._sheet.path}: column image is missing (found {', '.join(self._sheet.header) or 'nothing'})")
+        if not named:
+            self._questions.ask(f"is column {likely[0]} ({_shown(self._texts[likely[0]])}) that of the images?", image=likely[0])
+        return likely[0]
 
     def _split(self) -> None:
         """The column of splits, where there is one; a misspelt one is complained of by the reader."""
@@ -341,7 +309,7 @@ class Columns:
             self._questions.ask(text, labels=rivals[0], ignore=self._leave(rivals[1:]))
         speak = [head for head in texts if not USUAL.fullmatch(plain(head)) and not GROUP.fullmatch(plain(head))]
         words = [head for head in speak if _looks_like_labels(self._texts[head])]
-        believed = [head for head in binary if not any(known.fullmatch(plain(head)) for known in (OF_ROWS, USUAL, GROUP))]
+        believed = [head for head in binary if not any(known.fullmatch(plain(head)) for known in (OF_ROWS, USUAL))]
         believed = [head for head in believed if plain(head) not in OPEN]
         if rivals:
             self._take("labels", rivals[0])
@@ -378,10 +346,9 @@ class Columns:
             roles["group"] = head
         elif not binary and roles["labels"] and (words <= names or re.fullmatch(rf"({'|'.join(LABEL)})[_.]?\d+", name)):
             ask(f"{held} holds labels too: put all of an image into one column, `;` between", ignore=[head])
-        elif roles["classes"] and not self._said.classes:  # then somebody looks at what else was taken for a class
-            ask(f"{held} has no role that is known", classes=list(roles["classes"]), ignore=[head])  # type: ignore[call-overload]
-        else:
-            ask(f"{held} has no role that is known", ignore=[head])
+        else:  # somebody looks at what was taken for a class, too
+            classes = {} if self._said.classes or not roles["classes"] else {"classes": [*roles["classes"]]}  # type: ignore[misc]
+            ask(f"{held} has no role that is known", **classes, ignore=[head])
 
     def _ask_of_marks(self) -> None:
         """Ask what -1 and empty cells of columns of classes say; not of cells whose own file has no such column."""
@@ -396,23 +363,11 @@ class Columns:
             text = "empty cells beside filled ones in the columns of classes: is the class absent, or unknown?"
             self._questions.ask(text, blank=kind)
 
-    def _is_row_a_label(self, images: list[str]) -> bool:
-        """Whether images stand on several rows, with a label on each."""
-        labels = self._texts.get(str(self._roles["labels"]))
-        if labels is None or any(";" in text or text[:1] == "[" for text in labels):
-            return False
-        found: dict[str, set[str]] = {}
-        for image, label in zip(images, labels, strict=True):
-            found.setdefault(image, set()).add(label)
-        several = sum(len(names) > 1 for names in found.values())
-        return several > 1 and several >= REPEATED * len(found)
-
     def _is_number_of_row(self, head: str) -> bool:
         """Whether a column without a head numbers the rows, as pandas writes it."""
-        if not re.fullmatch(r"column \d+|unnamed.*", head.casefold()):
-            return False
-        numbers = [int(text) if text.isdigit() else None for text in self._texts[head]]
-        return numbers in ([*range(len(numbers))], [*range(1, len(numbers) + 1)])
+        texts = self._texts[head]
+        nameless = re.fullmatch(r"column \d+|unnamed.*", head.casefold())
+        return nameless is not None and len({*texts}) == len(texts) and all(map(str.isdigit, texts))
 
 
 def _looks_like_labels(texts: list[str]) -> bool:

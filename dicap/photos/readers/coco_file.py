@@ -30,7 +30,7 @@ def read(root: Path, own: Own) -> Listing:
     for path in (root / name for name in own.files or ()):
         rows = _read_one(path, root)
         finder = Finder(root, [(row.image, row.folders) for row in rows])
-        if not rows or any(finder.is_here(row.image, *row.folders) for row in rows):
+        if not rows or any(finder.find(row.image, *row.folders).is_file() for row in rows):
             listing.rows += rows
         else:
             listing.notes.append(f"{path.name} was passed by: none of its {len(rows)} images is here")

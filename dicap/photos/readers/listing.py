@@ -307,13 +307,6 @@ class Finder:
         count = len(self._elsewhere)
         return [f"images found under another name: {count} ({first[0]} is {readable(first[1])})"] if first else []
 
-    def is_here(self, name: str, *folders: Path) -> bool:
-        """Whether a file is found by a name, wherever; False for what is no name, or fits several."""
-        try:
-            return os.path.isfile(self.find(name, *folders))
-        except DataError:
-            return False
-
     def _in_place(self, name: str, folders: Iterable[Path]) -> Path | None:
         if "\0" in name or len(os.fsencode(name.rpartition("/")[2])) > LONGEST:
             raise DataError(f"{name[:60]!r} is no name of a file; correct it")

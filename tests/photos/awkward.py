@@ -305,6 +305,12 @@ TABLES = [
         for head in ("label.1", "also")
     ],
     Awkward("labels in a row of split unlabeled", table(SPLIT.replace("unlabeled,", "unlabeled,zebra")), TRUTH, splits=SPLITS),
+    Awkward(
+        "two columns that name images",
+        table("image,path,labels\na.png,b.png,cat\nb.png,a.png,dog\n"),
+        refused="columns image and path both name images, and not the same",
+    ),
+    Awkward("a damaged Parquet file", table(b"PAR1 no", "labels.parquet"), refused="not readable"),
     Awkward("two tables", with_files(table(PLAIN, "a.csv"), {"b.csv": PLAIN.encode()}), refused="could be meant (a.csv, b.csv)"),
     Awkward("a table by another name", table(PLAIN, "annotations final.csv"), TRUTH),
     Awkward(

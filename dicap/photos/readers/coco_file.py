@@ -26,7 +26,7 @@ def read(root: Path, own: Own) -> Listing:
     The split is read from the file's or its folder's name (train, val, test). Categories are matched by name over the files.
     A file none of whose images are here is passed by, where another one has some: few people download all of COCO.
     """
-    listing = Listing([], {"annotations": own.files}, joined=own.rows == "label")
+    listing = Listing([], {"annotations": own.files})
     for path in (root / name for name in own.files or ()):
         rows = _read_one(path, root)
         finder = Finder(root, [(row.image, row.folders) for row in rows])

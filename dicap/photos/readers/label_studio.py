@@ -45,7 +45,7 @@ def read(root: Path, own: Own) -> Listing:
                 ) from None
     word = "all" if own.answers == "all" else "the ground truth, the newest or the last"
     notes = [f"tasks with several answers that differ, of which {word} count: {differ}"] if differ else []
-    return Listing(rows, {"export": ", ".join(own.files or ())}, notes, joined=own.rows == "label", moved=True)
+    return Listing(rows, {"export": ", ".join(own.files or ())}, notes, moved=True)
 
 
 def _chosen(answers: list[dict[str, Any]], said: list[frozenset[str]], way: str, task: str) -> frozenset[str] | None:

@@ -59,7 +59,7 @@ class Listing:
         rows: what is said, in the order of the files.
         source: facts about where it came from.
         notes: lines a user should know.
-        joined: whether the labels of one image may stand in several rows.
+        joined: whether the labels of one image stand in several rows in any case.
         moved: whether the names are those of another machine, even where some are found here.
     """
 
@@ -78,8 +78,8 @@ def to_raw(root: Path, listing: Listing, own: Own) -> RawSet:
     Raises:
         DataError: rows contradict each other, no image has a label, or a label's name cannot be written in a table.
     """
-    listing = _with_empty(root, listing, own.empty)
-    rows, files, notes = _one_each(root, listing)
+    listing = _with_empty(listing, own.empty)
+    rows, files, notes = _one_each(root, listing, listing.joined or own.rows == "label")
     rows = [replace(row, labels=_composed(row.labels), absent=_composed(row.absent)) for row in rows]
     if own.format != "folders":
         rows, more = _with_splits_of_folders(rows)
@@ -113,7 +113,7 @@ def to_raw(root: Path, listing: Listing, own: Own) -> RawSet:
     return RawSet(OWN, classes, items, images, listing.source, notes)
 
 
-def _with_empty(root: Path, listing: Listing, empty: str) -> Listing:
+def _with_empty(listing: Listing, empty: str) -> Listing:
     """The rows with what an image means of which nothing is said: none of the classes, or that nobody looked at it.
 
     Raises:
@@ -136,7 +136,7 @@ def _with_empty(root: Path, listing: Listing, empty: str) -> Listing:
     return replace(listing, rows=rows, notes=[*listing.notes, note])
 
 
-def _one_each(root: Path, listing: Listing) -> tuple[list[Row], list[Path], list[str]]:
+def _one_each(root: Path, listing: Listing, joined: bool) -> tuple[list[Row], list[Path], list[str]]:
     """One row a file, whose `image` is its name in the set, with the file: links to it and rows that repeat it are one.
 
     A file that is nowhere keeps its name, and `convert` says that it is missing. A row without labels says nothing beside others.
@@ -161,7 +161,7 @@ def _one_each(root: Path, listing: Listing) -> tuple[list[Row], list[Path], list
         first, file = known[0]
         row = first
         for other, _ in known[1:]:
-            row = _united(row, other, listing.joined)
+            row = _united(row, other, joined)
         rows.append(replace(row, image=relative_id(file, root)))
         files.append(file)
         if row.labels != first.labels:
@@ -278,7 +278,7 @@ class Finder:
     def __init__(self, root: Path, wanted: Iterable[tuple[str, tuple[Path, ...]]], moved: bool = False) -> None:
         self._root = root
         self._elsewhere: dict[str, str] = {}
-        self._moved = moved or all(self._in_place(name, folders) is None for name, folders in wanted)
+        self._moved = moved or not any(self._is_in_place(name, folders) for name, folders in wanted)
 
     def find(self, name: str, *folders: Path) -> Path:
         """The file `name` below one of the folders or the root; one that is nowhere as it was meant, and is missing.
@@ -306,6 +306,12 @@ class Finder:
         first = next(iter(self._elsewhere.items()), None)
         count = len(self._elsewhere)
         return [f"images found under another name: {count} ({first[0]} is {readable(first[1])})"] if first else []
+
+    def _is_in_place(self, name: str, folders: Iterable[Path]) -> bool:
+        try:
+            return self._in_place(name, folders) is not None
+        except DataError:  # which `find` raises of the row in question
+            return False
 
     def _in_place(self, name: str, folders: Iterable[Path]) -> Path | None:
         if "\0" in name or len(os.fsencode(name.rpartition("/")[2])) > LONGEST:

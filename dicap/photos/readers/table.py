@@ -48,7 +48,7 @@ def read(root: Path, own: Own) -> Listing:
     if own.empty == "auto" and ([] in labels or any(cell is not None for cell in absent)):  # somewhere it is said of a row
         rows = [replace(row, labels=None, split="unlabeled", empty=False) if row.empty else row for row in rows]
     source = {"table": ", ".join(files), "sha256": sha256(sheet.path), "read": roles_of(own)}
-    return Listing(rows, source, notes, joined=own.rows == "label")
+    return Listing(rows, source, notes)
 
 
 def roles_of(own: Own) -> dict[str, str]:

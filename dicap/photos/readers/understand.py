@@ -287,6 +287,11 @@ class Columns:
             raise DataError(f"{self._sheet.path}: column image is missing (found {', '.join(self._sheet.header) or 'nothing'})")
         if not named:
             self._questions.ask(f"is column {likely[0]} ({_shown(self._texts[likely[0]])}) that of the images?", image=likely[0])
+        names = {head: [re.split(r"[\\/]", text)[-1] for text in self._texts[head]] for head in likely}
+        for other in filter(is_named, named):
+            if names[other] != names[likely[0]]:
+                text = f"columns {likely[0]} and {other} both name images, and not the same"
+                self._questions.ask(text, image=likely[0], ignore=self._leave([other]))
         return likely[0]
 
     def _split(self) -> None:

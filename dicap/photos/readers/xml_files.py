@@ -46,7 +46,7 @@ def _read_voc(root: Path, own: Own) -> Listing:
             f"{root}: ImageSets/Main: {min(lists)!r} is no annotation, nor is another line; write names without folder and ending"
         )
     source = {"annotations": [path.name for path in [*trees][:3]], "files": len(trees)}
-    return Listing(rows, source, notes, joined=own.rows == "label")
+    return Listing(rows, source, notes)
 
 
 def _read_cvat(root: Path, own: Own) -> Listing:
@@ -62,7 +62,7 @@ def _read_cvat(root: Path, own: Own) -> Listing:
     strange = sorted(subsets - {*SPLIT_NAMES, "", "default"})
     if strange and subsets & {*SPLIT_NAMES}:
         raise DataError(f"{root}: subset: found {strange[0]!r}, allowed are train, val, test, unlabeled")
-    return Listing(rows, {"annotations": own.files}, joined=own.rows == "label")
+    return Listing(rows, {"annotations": own.files})
 
 
 def _images(tree: ElementTree.Element, path: Path) -> list[ElementTree.Element]:

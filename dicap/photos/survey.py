@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dicap.data.sources.base import FileImages, Item, RawSet, Rejected, unknown_entries
+from dicap.data.sources.base import Item, RawSet, Rejected, unknown_entries
 from dicap.errors import first_of
 from dicap.machine.progress import progress
 from dicap.photos.readers.read import read, with_unlabelled
@@ -115,21 +115,14 @@ def survey(place: Path, options: Own) -> tuple[Survey, Own]:
 
 def _unlisted(raw: RawSet, root: Path, options: Own) -> int:
     """How many image files below a folder are none of the raw set's, nor named as saying nothing, nor left out as copies."""
-    assert isinstance(raw.images, FileImages)
-    found, _ = with_unlabelled(raw, raw.images.paths, root, root, options.ignore)
-    return len(found.items) - len(raw.items)
+    return len(with_unlabelled(raw, root, root, options.ignore).items) - len(raw.items)
 
 
 def _understood(raw: RawSet, kind: str, found: Survey, drawn: int, share: float) -> Iterator[tuple[str, str]]:
-    read = raw.source.get("read", {})
     where = raw.source.get("table") or raw.source.get("export") or ", ".join(raw.source.get("annotations", [])[:3])
-    how = " and ".join(f"{what} {read[what]}" for what in ("separator", "encoding") if what in read)
-    yield "format", f"{kind}{f': {where}' if where else ''}{f' ({how})' if how else ''}"
-    if read:
-        yield (
-            "columns",
-            ", ".join(f"{what}: {how}" for what, how in read.items() if what not in ("separator", "encoding", "format")),
-        )
+    yield "format", f"{kind}{f': {where}' if where else ''}"
+    if read := raw.source.get("read"):
+        yield "columns", ", ".join(f"{what}: {how}" for what, how in read.items())
     splits = ", ".join(f"{count} {split}" for split, count in found.counts.items() if count)
     yield "splits", splits + (f" (the test split drawn: own.test_share {share:g})" if drawn else "")
     in_part = [item for item in raw.items if item.absent is not None]

@@ -1,7 +1,5 @@
 """Images that are labelled in part: the column `absent` of a table, COCO-style files with verified negatives, added labels."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -12,8 +10,7 @@ from dicap.data.labels import read_labels
 from dicap.errors import DataError
 from dicap.photos.readers import read as own
 from dicap.settings import Own
-from photos.awkward import SPLIT, coco, pictures
-from photos.looking import looked_at
+from photos.awkward import SPLIT, coco, looked_at, pictures
 
 PARTIAL = (
     "image,split,labels,absent\na.png,train,cat;dog,*\nb.png,train,dog,owl\nc.png,test,cat,dog\nd.png,train,-,\n"
@@ -89,7 +86,7 @@ def test_where_all_is_known_the_index_is_the_same_bytes(tmp_path, absent):
 
 def test_empty_cells_are_unknown_or_absent_or_a_question(tmp_path):
     text = PARTIAL.replace("dog,owl\n", "dog,\n")
-    with pytest.raises(DataError, match=r"line 3: absent: empty, as in 1 rows with labels.*own\.empty_absent"):
+    with pytest.raises(DataError, match=r"line 3: absent: empty beside labels.*own\.empty_absent"):
         listed(tmp_path / "a", text)
     for k, (meaning, absent) in enumerate((("unknown", set()), ("absent", None))):
         assert known(listed(tmp_path / str(k), text, empty_absent=meaning))["b.png"] == ({"dog"}, absent)
@@ -104,39 +101,11 @@ def test_names_that_are_nowhere_a_label(tmp_path):
         listed(tmp_path / "b", only, empty="unlabeled")
 
 
-def lvis(root, **changes):
-    coco(root)
-    path = root / "annotations/instances_train2017.json"
-    content = json.loads(path.read_text())
-    for image in content["images"]:
-        name = image.pop("file_name")
-        image |= {"coco_url": f"http://images.cocodataset.org/train2017/{name}", "neg_category_ids": []}
-        image |= {"not_exhaustive_category_ids": []} | changes.get(name, {})
-    path.rename(path.with_name("lvis_v1_train.json")).write_text(json.dumps(content))
-    return looked_at(root, Own(test_share=0.3))
-
-
-def test_verified_negatives_of_lvis(tmp_path):
-    raw = lvis(tmp_path, **{"a.png": {"neg_category_ids": [12]}, "d.png": {"neg_category_ids": [10, 11]}})
-    found = {name.rpartition("/")[2]: value for name, value in known(raw).items()}
-    assert found["a.png"] == ({"cat", "dog"}, {"owl"}) and found["b.png"] == ({"dog"}, set())
-    assert found["d.png"] == (set(), {"cat", "dog"})
-    raw = lvis(tmp_path / "nothing")
-    found = {item.id.rpartition("/")[2]: item for item in raw.items}
-    assert found["d.png"].split == "unlabeled", "nothing is known of it"
-    with pytest.raises(DataError, match=r"lvis_v1_train\.json: image 'train2017/a\.png': 'dog' is annotated and in neg_"):
-        lvis(tmp_path / "both", **{"a.png": {"neg_category_ids": [11]}})
-
-
-def test_a_category_left_open_is_unknown_in_a_coco_file(tmp_path):
-    coco(tmp_path)
-    path = tmp_path / "annotations/instances_train2017.json"
-    content = json.loads(path.read_text())
-    content["images"][1]["not_exhaustive_category_ids"] = [11, 12]  # b.png: a dog is drawn, owls were not looked for
-    path.write_text(json.dumps(content))
-    found = known(looked_at(tmp_path, Own(test_share=0.3)))
-    found = {name.rpartition("/")[2]: value for name, value in found.items()}
-    assert found["b.png"] == ({"dog"}, {"cat"}) and found["a.png"] == ({"cat", "dog"}, None)
+@pytest.mark.parametrize("key", ["neg_category_ids", "not_exhaustive_category_ids"])
+def test_coco_that_was_not_searched_for_every_category_is_refused(tmp_path, key):
+    coco(tmp_path, images=[{"id": 0, "file_name": "a.png", key: [12]}], annotations=[])
+    with pytest.raises(DataError, match=r"so others are unknown; write labels.csv with the columns image, labels, absent"):
+        looked_at(tmp_path, Own(test_share=0.3))
 
 
 def test_added_labels_may_say_what_is_absent(tmp_path):

@@ -9,8 +9,7 @@ import tiny
 from dicap.data.sources.base import Rejected
 from dicap.errors import DataError
 from dicap.settings import Own
-from photos.awkward import CASES, GROUPS
-from photos.looking import looked_at
+from photos.awkward import CASES, GROUPS, looked_at
 
 DOCUMENT = tiny.ROOT / "docs" / "errors.md"
 TITLE = "## What people have on disk"

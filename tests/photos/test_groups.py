@@ -15,8 +15,7 @@ from dicap.data.split import split_index, split_roles
 from dicap.frozen.folds import deal_folds
 from dicap.settings import Own
 from dicap.sklearn import DiCaPClassifier, LabelledKFold
-from photos.awkward import picture
-from photos.looking import looked_at
+from photos.awkward import looked_at, picture
 
 
 def write(root, rows, head=("image", "labels", "group")):

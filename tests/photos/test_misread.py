@@ -13,7 +13,7 @@ from dicap.errors import DataError
 from dicap.photos.survey import survey
 from dicap.settings import Own
 from photos.awkward import HEIC
-from photos.looking import looked_at as read
+from photos.awkward import looked_at as read
 
 
 def image(path, shade=120):
@@ -72,7 +72,7 @@ VOC = "<annotation><filename>{0}.png</filename><object><name>{1}</name></object>
         ({"train.txt": "my 0\nmy 1\nmy 2\n", "test.txt": "my 2\nmy 3\n"}, "'my 2' is in the list of test too; give it one split"),
         ({"trainval.txt": "my 0\nmy 2\n", "test.txt": "my 2\n"}, "'my 2' is in the lists of trainval and of test"),
         ({"trn.txt": "my 0\nmy 1\n", "tst.txt": "my 2\nmy 3\n"}, "trn.txt: names no split"),
-        ({"train.txt": "my 0\r\nmy 1\r\n".encode("utf-16"), "TEST.TXT": "my 2\nmy 3\n", "cat_test.txt": "my 2\n"}, ""),
+        ({"train.txt": "my 0\r\nmy 1\r\n", "TEST.TXT": "my 2\nmy 3\n", "cat_test.txt": "my 2\n"}, ""),
     ],
 )
 def test_lists_of_splits_say_the_split_or_are_refused(tmp_path, lists, refused):

@@ -6,8 +6,7 @@ import pytest
 
 from dicap.photos.readers.read import Given, added_before
 from dicap.settings import Own
-from photos.awkward import picture
-from photos.looking import looked_at
+from photos.awkward import looked_at, picture
 from stages.photos.import_labels import table_of
 
 NAMES = [f"{i:02d}.png" for i in range(12)]

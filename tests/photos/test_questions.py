@@ -16,8 +16,7 @@ from dicap.photos.readers.read import read
 from dicap.photos.readers.sheet import plain
 from dicap.photos.readers.understand import OF_ROWS, USUAL, understand
 from dicap.settings import Own
-from photos.awkward import picture, pictures
-from photos.looking import looked_at
+from photos.awkward import looked_at, picture, pictures
 from stages.photos.init_data import LISTS
 
 NAMES = [f"{i:02d}.png" for i in range(12)]
@@ -156,6 +155,29 @@ def test_folders_that_hold_photographs_of_anything_are_no_labels_unless_that_is_
     assert looked_at(tmp_path, Own(test_share=0.3, format="folders")).classes == sorted(names)
 
 
+@pytest.mark.parametrize(
+    ("folder", "beside"),
+    [
+        ("data", "labels.json"),
+        ("images", "masks/1.xcf"),
+        ("2024-01", "2024-01/00.png.xmp"),
+        ("images/train", "labels/train/00.txt"),
+    ],
+)
+def test_labels_that_nothing_reads_are_read_once_they_are_written_as_a_table(tmp_path, folder, beside):
+    pictures(tmp_path / folder, NAMES)
+    (tmp_path / beside).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / beside).write_text("{}")
+    with pytest.raises(
+        DataError, match=rf"not read: .* \(1, the first {beside}\); is .* a label\?.* write the labels as labels\.csv"
+    ):
+        looked_at(tmp_path, Own(test_share=0.3))
+    with (tmp_path / "labels.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([["image", "labels"], *([f"{folder}/{name}", labels] for name, labels in LISTED)])
+    raw, turns = asked(tmp_path)
+    assert labels_of(raw) == {f"{folder}/{name}": pets for name, pets in MEANT.items()} and turns == 1
+
+
 OURS = {
     "predictions.csv": ["image", "class", "probability", "decision", "chance", "chance_low", "chance_high"],
     "per image.csv": ["image", "labels", "unsure", "absent"],
@@ -268,7 +290,7 @@ def test_a_drawn_table_is_read_as_meant_or_refused(tmp_path):
             csv.writer(file).writerows(table_of(what))
         # What its author answers: which columns say nothing; the separator; that NA is a class; what -1 and a blank say.
         said = {"ignore": [*extra], "words": "class", "minus": "absent", "blank": "absent", "empty": "none", "test_share": 0.3}
-        said |= {"separator": mark.strip()} if form == "names" else {}
+        said |= {"separator": mark.strip()} if form == "names" else {"rows": "label"} if form == "rows" else {}
         said |= {"classes": classes} if form in ("one-hot", "-1/1", "ticks") else {}
         try:
             found = labels_of(looked_at(tmp_path, Own(**said)))
@@ -284,12 +306,12 @@ def test_a_drawn_table_is_read_as_meant_or_refused(tmp_path):
         except DataError:
             pass
         else:
-            known = {head for head in extra if OF_ROWS.fullmatch(plain(head)) or USUAL.fullmatch(head)}
-            marks = {head for head, kind in extra.items() if kind in ("0/1", "-1/1")} - known
-            if form in ("one-hot", "-1/1", "ticks") and marks:
-                return  # a class by that name cannot be told from another column of 0 and 1; `init-data` lists the classes
-            assert not set(extra) & {*raw.classes}
-            left = {head for head, kind in extra.items() if kind not in ("blank", "splits") and not USUAL.fullmatch(head)}
+            silent = ("blank", "splits")
+            if form in ("one-hot", "-1/1", "ticks") and {*extra} & {*raw.classes}:  # as classes by these names would be
+                assert all(kind in ("0/1", "-1/1", *silent) or USUAL.fullmatch(head) for head, kind in extra.items())
+                assert not any(OF_ROWS.fullmatch(plain(head)) or USUAL.fullmatch(head) for head in {*extra} & {*raw.classes})
+                return
+            left = {head for head, kind in extra.items() if kind not in silent and not USUAL.fullmatch(head)}
             assert not left, "an unknown column is asked about"
             assert labels_of(raw) == {name: shown or (None if form == "ticks" else set()) for name, shown in labels.items()}
 

@@ -31,7 +31,7 @@ from dicap.photos.readers.understand import understand
 from dicap.photos.survey import survey
 from dicap.settings import Own
 from dicap.settings.catalogue import FORMATS
-from photos.looking import looked_at
+from photos.awkward import looked_at
 from stages.photos.import_labels import table_of
 
 # Letters that mean something to tables, lists, paths, addresses, XML or spreadsheets; an accent in both forms; capitals.

@@ -151,11 +151,11 @@ def test_quiet_says_nothing_and_json_says_one_object(project):
 
 
 def test_a_filled_list_comes_back_from_a_spreadsheet(project):
-    """Semicolons between columns, UTF-16, other capitals in the heads; a comma between known classes is asked about."""
+    """Semicolons between columns, a byte order mark, other capitals in the heads; a comma between classes is a question."""
     text = 'Image ;Labels;wegen\nunlabeled-000.png;"blue;red";gemäß\nunlabeled-001.png;-;\nunlabeled-002.png;;\n'
-    (project.folder / "filled.csv").write_bytes(text.replace("blue;red", "blue, red").encode("utf-16"))
+    (project.folder / "filled.csv").write_bytes(text.replace("blue;red", "blue, red").encode("utf-8-sig"))
     assert "is 'blue, red' one class or several? Write `;`" in project.refused("import-labels", "filled.csv")[1]
-    (project.folder / "filled.csv").write_bytes(text.encode("utf-16"))
+    (project.folder / "filled.csv").write_bytes(text.encode("utf-8-sig"))
     project.done("import-labels", "filled.csv")
     (added,) = (project.folder / "labels").iterdir()
     assert given_in(added) == ["image,labels", "unlabeled-000.png,blue;red", "unlabeled-001.png,-"]
@@ -190,7 +190,7 @@ def test_init_data_shows_what_it_understood_and_says_why(project, tmp_path):
     before = (project.folder / "params.yaml").read_text()
     out = project.done("init-data", photos, "--dry-run")
     assert (project.folder / "params.yaml").read_text() == before
-    assert "separator semicolon and encoding UTF-8" in out and "images: column Image, split: column Split" in out
+    assert "image: column Image, labels: column labels, split: column Split" in out
     assert "the test split drawn: own.test_share 0.2" in out and "0.5: no image is unlabelled" in out
     shown = out[out.index("\nimage ") :].splitlines()[2:7]
     assert [line.split()[0] for line in shown] == [f"train-00{i}.png" for i in range(5)]

@@ -108,19 +108,19 @@ class FileImages:
         self, root: Path, paths: Iterable[str | Path], below: Sequence[Path | None] | None = None, *, upright: bool = False
     ) -> None:
         self.paths = [root / path for path in paths]
-        self._below = [root] * len(self.paths) if below is None else [*below, *[None] * (len(self.paths) - len(below))]
+        self.below = [root] * len(self.paths) if below is None else [*below, *[None] * (len(self.paths) - len(below))]
         self._upright = upright
 
     def read(self, i: int) -> Image.Image:
         """Image i. Raises Rejected where it lies elsewhere or is damaged."""
-        folder = self._below[i]
+        folder = self.below[i]
         if folder is not None and not stays_below(self.paths[i], folder) and not is_cached(self.paths[i]):
             raise Rejected("leads out of the data set's folder; copy the file there")
         return read_rgb(self.paths[i], upright=self._upright)
 
     def mark(self, i: int) -> str:
         """Place, size and times of change of its file, the folder that it must not leave, and whether it is turned."""
-        return f"{file_mark(self.paths[i])} {self._below[i]} {self._upright}"
+        return f"{file_mark(self.paths[i])} {self.below[i]} {self._upright}"
 
 
 def file_mark(path: str | Path) -> str:

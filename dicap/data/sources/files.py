@@ -2,7 +2,6 @@
 
 import os
 import re
-from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from dicap.errors import DataError
@@ -23,17 +22,6 @@ DESCRIBES = re.compile(
 def is_image_name(text: str) -> bool:
     """Whether a text ends as the name of an image file does."""
     return Path(text).suffix.lower() in ENDINGS
-
-
-def files_ending(root: Path, endings: Collection[str], patterns: Sequence[str] = ("*", "*/*")) -> list[Path]:
-    """Files of a folder by these patterns, sorted, that end so in small or capital letters; hidden ones are passed over."""
-    return sorted(
-        path
-        for path in {path for pattern in patterns for path in root.glob(pattern)}
-        if path.suffix.lower() in endings
-        and not any(part.startswith((".", "#")) for part in path.relative_to(root).parts)
-        and path.is_file()
-    )
 
 
 def base_of(root: Path) -> Path:

@@ -3,11 +3,11 @@
 import os
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from dicap.data.sources.base import Item, RawSet
+from dicap.data.sources.base import FileImages, Item, RawSet
 from dicap.files.checksum import sha256
 
 # Roboflow's name of a copy: the same photograph, turned or coloured otherwise, has the same name before it.
@@ -15,13 +15,14 @@ COPY = re.compile(r"\.rf\.[0-9A-Za-z]{8,}$")
 FIRST = {"test": 0, "train": 1, "unlabeled": 2}  # of files of equal bytes, the one that is kept
 
 
-def with_groups(raw: RawSet, files: Sequence[Path]) -> tuple[RawSet, list[int]]:
-    """The groups of images, each by the id of one of them; and the rows that are left.
+def with_groups(raw: RawSet) -> RawSet:
+    """The groups of images, each by the id of one of them.
 
     Of one group are images of one value of `own.group`, Roboflow's copies of one photograph, and files of equal bytes. Of these
     last, those without labels beside a labelled one, and those that train beside a test image, are left out.
     """
-    marks = _marks(files)
+    assert isinstance(raw.images, FileImages)
+    marks = checksums(raw.images.paths)
     keys: list[list[Hashable]] = []
     for item, mark in zip(raw.items, marks, strict=True):
         name = PurePosixPath(item.id).stem
@@ -35,28 +36,29 @@ def with_groups(raw: RawSet, files: Sequence[Path]) -> tuple[RawSet, list[int]]:
             equal.setdefault(mark, []).append(i)
     same = [sorted(rows, key=lambda i: FIRST[items[i].split]) for rows in equal.values() if len(rows) > 1]
     dropped = {i for rows in same for i in rows if FIRST[items[i].split] > FIRST[items[rows[0]].split]}
-    notes = [*raw.notes, *_notes(items, same, len(dropped))]
-    kept = [i for i in range(len(items)) if i not in dropped]
-    return replace(raw, items=[items[i] for i in kept], notes=notes), kept
+    return _without(replace(raw, items=items), dropped, _notes(items, same, len(dropped)))
 
 
-def without_leaks(raw: RawSet, kept: list[int]) -> tuple[RawSet, list[int]]:
-    """Unlabelled images of a group with test images left out; a note where a split that was said parts a group.
-
-    Args:
-        kept: the rows of the whole set that are here.
-    """
+def without_leaks(raw: RawSet) -> RawSet:
+    """Unlabelled images of a group with test images left out; a note where a split that was said parts a group."""
     tests = {item.group for item in raw.items if item.split == "test"} - {None}
     left = {i: item.id for i, item in enumerate(raw.items) if item.split == "unlabeled" and item.group in tests}
     parted = [item.id for item in raw.items if item.split == "train" and item.group in tests]
-    notes = list(raw.notes)
+    notes = []
     if left:
         notes.append(f"unlabelled images of one group with a test image, left out: {len(left)} (the first: {min(left.values())})")
     if parted:
         text = "training images of one group with a test image, by which the score is too good"
         notes.append(f"{text}: {len(parted)} (the first: {parted[0]})")
-    rows = [i for i in range(len(kept)) if i not in left]
-    return replace(raw, items=[raw.items[i] for i in rows], notes=notes), [kept[i] for i in rows]
+    return _without(raw, left, notes)
+
+
+def _without(raw: RawSet, dropped: Collection[int], notes: list[str]) -> RawSet:
+    """The set without some of its rows, and with more notes."""
+    assert isinstance(raw.images, FileImages)
+    kept = [i for i in range(len(raw.items)) if i not in dropped]
+    images = FileImages(Path(), [raw.images.paths[i] for i in kept], [raw.images.below[i] for i in kept], upright=True)
+    return replace(raw, items=[raw.items[i] for i in kept], images=images, notes=[*raw.notes, *notes])
 
 
 def united(keys: Iterable[Sequence[Hashable]]) -> list[list[int]]:
@@ -79,7 +81,7 @@ def united(keys: Iterable[Sequence[Hashable]]) -> list[list[int]]:
     return list(groups.values())
 
 
-def _marks(files: Sequence[Path]) -> list[str | None]:
+def checksums(files: Sequence[Path]) -> list[str | None]:
     """The checksum of each file of a size that another one has; None for the others, and for those that are missing."""
     sizes: list[int | None] = []
     for file in files:

@@ -1,21 +1,24 @@
 """Label Studio's export as JSON: choices, boxes, polygons and taxonomies become labels of the image."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from dicap.data.sources.files import is_image_name
+from dicap.data.sources.files import is_image_name, list_images
 from dicap.errors import DataError
-from dicap.photos.readers.listing import Entry, Finder, Listing, read_json, relative_id
+from dicap.photos.readers.listing import Listing, Row, read_json
 from dicap.settings import Own
-from dicap.settings.catalogue import FORMATS
 
 
-def find(root: Path, kind: str, paths: Iterable[Path]) -> list[Path]:
-    """The exports among the files; those in folders are other annotations."""
-    return [path for path in paths if path.suffix.lower() in FORMATS["labelstudio"] and path.parent == root and _is_export(path)]
+def is_export(path: Path) -> bool:
+    """Whether a file is a list of tasks with images, perhaps one as JSON-MIN, which `read` refuses. Raises DataError: no JSON."""
+    content = read_json(path)
+    try:
+        return isinstance(content, list) and isinstance(_image(content[0].get("data", content[0])), str)
+    except (IndexError, TypeError, AttributeError, StopIteration):
+        return False
 
 
 def read(root: Path, own: Own) -> Listing:
@@ -25,25 +28,24 @@ def read(root: Path, own: Own) -> Listing:
     `own.answers` says which. Paths on the server are matched with the files below the folder by name, with or without the eight
     letters that an upload puts before it.
     """
-    tasks: list[tuple[Path, str, frozenset[str] | None]] = []
-    differ = 0
+    here = {Path(path).name for path in list_images(root, required=False)}
+    rows, differ = [], 0
     for path in (root / name for name in own.files or ()):
         for number, task in enumerate(read_json(path), 1):
+            where = f"{path}: task {number}"
             try:
                 answers = [a for a in task.get("annotations") or [] if not a.get("was_cancelled")]
                 said = [frozenset(_names([entry.get("value") for entry in a.get("result") or []])) for a in answers]
-                tasks.append((path, _image(task["data"]), _chosen(answers, said, own.answers, f"{path}: task {number}")))
+                image = _file(_image(task["data"]), here)
+                rows.append(Row(image, _chosen(answers, said, own.answers, where), where=where))
                 differ += len({*said}) > 1
             except (KeyError, TypeError, AttributeError, StopIteration):
                 raise DataError(
-                    f"{path}: task {number} names no image, or holds no answers; export the project as JSON, not as JSON-MIN"
+                    f"{where} names no image, or holds no answers; export the project as JSON, not as JSON-MIN"
                 ) from None
-    finder = Finder(root)  # the folders are the server's
-    files = [_file(address, finder) for _, address, _ in tasks]
-    entries = [Entry(file, relative_id(file, root), labels) for file, (_, _, labels) in zip(files, tasks, strict=True)]
     word = "all" if own.answers == "all" else "the ground truth, the newest or the last"
     notes = [f"tasks with several answers that differ, of which {word} count: {differ}"] if differ else []
-    return Listing(root, entries, {"export": ", ".join(own.files or ())}, finder.notes() + notes)
+    return Listing(rows, {"export": ", ".join(own.files or ())}, notes, moved=True)
 
 
 def _chosen(answers: list[dict[str, Any]], said: list[frozenset[str]], way: str, task: str) -> frozenset[str] | None:
@@ -66,15 +68,6 @@ def _chosen(answers: list[dict[str, Any]], said: list[frozenset[str]], way: str,
     return said[-1]
 
 
-def _is_export(path: Path) -> bool:
-    """Whether a file is a list of tasks with images, perhaps one as JSON-MIN, which `read` refuses."""
-    try:
-        content = read_json(path)
-        return isinstance(content, list) and isinstance(_image(content[0].get("data", content[0])), str)
-    except (DataError, IndexError, TypeError, AttributeError, StopIteration):
-        return False
-
-
 def _image(data: dict[str, Any]) -> str:
     """The address of a task's image, under whatever key."""
     if isinstance(data.get("image"), str):
@@ -83,19 +76,14 @@ def _image(data: dict[str, Any]) -> str:
     return next(t for t in texts if is_image_name(unquote(urlsplit(t).query or urlsplit(t).path)) or is_image_name(t))
 
 
-def _spellings(address: str) -> list[str]:
-    """The names by which the file of an address may go: as it is, and without the letters of an upload."""
+def _file(address: str, here: set[str]) -> str:
+    """The file of an address; without the letters of an upload where none by the whole name is here."""
     parts = urlsplit(address)
     name = parse_qs(parts.query).get("d", [unquote(parts.path)])[0]
     if not is_image_name(name):  # a `#`, `?` or `&` of the name itself, which not every program escapes
         name = address.partition("?d=")[2] or address
     upload = re.fullmatch("[0-9a-f]{8}-(.+)", Path(name).name)
-    return [name, *([upload[1]] if upload else [])]
-
-
-def _file(address: str, finder: Finder) -> Path:
-    files = [finder.find(name) for name in _spellings(address)]
-    return next((file for file in files if file.is_file()), files[-1])
+    return name if upload is None or upload[0] in here else upload[1]
 
 
 def _names(value: Any) -> Iterator[str]:

@@ -1,19 +1,19 @@
-"""What the readers of annotation formats have in common: a list of images with the names of their labels."""
+"""The one path of every format: rows that say something of an image, the files they mean, and one item an image."""
 
-import errno
 import json
 import os
+import posixpath
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from dicap.data.sources.base import FileImages, Item, RawSet
-from dicap.data.sources.files import list_images, readable
+from dicap.data.sources.base import FileImages, Item, RawSet, inside
+from dicap.data.sources.files import linked_folder, list_images, readable, same_file
 from dicap.errors import DataError
+from dicap.settings import Own
 from dicap.settings.catalogue import OWN
 
 SPLIT_WORDS = {
@@ -22,114 +22,200 @@ SPLIT_WORDS = {
     "val": ("val", "valid", "validation", "dev"),
     "unlabeled": ("unlabeled", "unlabelled"),
 }
+LONGEST = 255  # bytes of a file's name, on most disks
 SPLIT_NAMES = {word: split for split, words in SPLIT_WORDS.items() for word in words}
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One image: its file, its name (unique), the names of its labels (None = truly unlabelled), and the split if one is said.
+class Row:
+    """What one place of the labels says of one image.
 
-    `split` is train, val, test or unlabeled; None where the format knows none. `absent`: the names that are known not to be
-    there, where nothing is known of the others; None: all but the labels. `group`: what it has in common with others that belong
-    on the same side of every split.
+    Attributes:
+        image: the file, as it is written there.
+        labels: names of its labels; None: not labelled.
+        split: train, val, test or unlabeled; None where none is said.
+        absent: names that are known not to be there, where nothing is known of the others; None: all but the labels.
+        group: what it has in common with others that belong on the same side of every split.
+        empty: whether the labels are none because nothing is said of them.
+        where: the place, for messages.
+        folders: what the name may be relative to, beside the root.
     """
 
-    file: Path
-    id: str
+    image: str
     labels: frozenset[str] | None
     split: str | None = None
     absent: frozenset[str] | None = None
     group: str | None = None
+    empty: bool = False
+    where: str = ""
+    folders: tuple[Path, ...] = ()
 
 
 @dataclass
 class Listing:
-    """A folder's annotations, read.
+    """The labels of a folder, as a reader of one format found them.
 
     Attributes:
-        where: the folder or file, for messages.
-        entries: the images.
-        source: facts about where they came from.
+        rows: what is said, in the order of the files.
+        source: facts about where it came from.
         notes: lines a user should know.
+        joined: whether the labels of one image stand in several rows in any case.
+        moved: whether the names are those of another machine, even where some are found here.
     """
 
-    where: Path
-    entries: list[Entry]
+    rows: list[Row]
     source: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    joined: bool = False
+    moved: bool = False
 
 
-def to_raw(listing: Listing) -> RawSet:
-    """The listing as a raw set: classes sorted by name, val counted as test where there is no test, else as train.
+def to_raw(root: Path, listing: Listing, own: Own) -> RawSet:
+    """The rows as a raw set: an item an image, classes sorted by name, val counted as test where there is no test, else as train.
 
     A name that is said to be absent and is nowhere a label is no class.
 
     Raises:
-        DataError: no image has a label, or a label's name cannot be written in a table.
+        DataError: rows contradict each other, no image has a label, or a label's name cannot be written in a table.
     """
-    where, entries, notes = listing.where, [_composed(entry) for entry in listing.entries], list(listing.notes)
-    val = "train" if any(entry.split == "test" for entry in entries) else "test"
-    if count := sum(entry.split == "val" for entry in entries):
+    listing = _with_empty(listing, own.empty)
+    rows, files, notes = _one_each(root, listing, listing.joined or own.rows == "label")
+    rows = [replace(row, labels=_composed(row.labels), absent=_composed(row.absent)) for row in rows]
+    if own.format != "folders":
+        rows, more = _with_splits_of_folders(rows)
+        notes += more
+    notes = [*listing.notes, *notes]
+    val = "train" if any(row.split == "test" for row in rows) else "test"
+    if count := sum(row.split == "val" for row in rows):
         notes.append(f"{count} images of split val count as {val}")
-    if count := sum(entry.split == "unlabeled" and bool(entry.labels) for entry in entries):
+    if count := sum(row.split == "unlabeled" and bool(row.labels) for row in rows):
         notes.append(f"{count} images of split unlabeled have labels, which were ignored")
-    classes = sorted({name for entry in entries if entry.split != "unlabeled" for name in entry.labels or ()})
+    classes = sorted({name for row in rows if row.split != "unlabeled" for name in row.labels or ()})
     if not classes:
-        raise DataError(f"{where}: none of {len(entries)} images has a label; label some, then try again")
-    check_names(where, classes)
-    strange = sorted({name for entry in entries for name in entry.absent or ()} - {*classes})
-    if strange:
+        raise DataError(f"{root}: none of {len(rows)} images has a label; label some, then try again")
+    check_names(root, classes)
+    if strange := sorted({name for row in rows for name in row.absent or ()} - {*classes}):
         shown = ", ".join(strange[:8]) + (" ..." if len(strange) > 8 else "")
         notes.append(f"{len(strange)} names are said to be absent and are nowhere a label, so they are no classes: {shown}")
     number = {name: i for i, name in enumerate(classes)}
     items = []
-    for entry in entries:
+    for row in rows:
         labels = absent = None
-        if entry.labels is not None and entry.split != "unlabeled":
-            labels = tuple(sorted(number[name] for name in entry.labels))
-            absent = None if entry.absent is None else tuple(sorted(number[name] for name in entry.absent if name in number))
+        if row.labels is not None and row.split != "unlabeled":
+            labels = tuple(sorted(number[name] for name in row.labels))
+            absent = None if row.absent is None else tuple(sorted(number[name] for name in row.absent if name in number))
         if absent == () == labels:  # nothing is known of it
             labels = absent = None
-        split = "unlabeled" if labels is None else val if entry.split == "val" else entry.split or "train"
-        items.append(Item(entry.id, entry.id, split, labels, absent=absent, group=entry.group))
-    images = FileImages(Path(), [entry.file for entry in entries], (), upright=True)
+        split = "unlabeled" if labels is None else val if row.split == "val" else row.split or "train"
+        items.append(Item(row.image, row.image, split, labels, absent=absent, group=row.group))
+    leaves = {file.parent: linked_folder(file, root) for file in files if own.format != "folders"}
+    images = FileImages(Path(), files, [leaves.get(file.parent) for file in files], upright=True)
     return RawSet(OWN, classes, items, images, listing.source, notes)
 
 
-def with_splits_of_folders(listing: Listing) -> Listing:
-    """The listing with the splits that the images' folders name, where it says none itself and they all lie in such folders."""
-    if any(entry.split is not None for entry in listing.entries):
-        return listing
-    found = [split_in(Path("/", entry.id).parent / "_", Path("/")) for entry in listing.entries]
-    if not {"train"} < {*found} <= {"train", "val", "test"}:
-        return listing
-    entries = [replace(entry, split=split) for entry, split in zip(listing.entries, found, strict=True)]
-    note = "no split is said: each image has that of the folder it lies in (train, val, test)"
-    return replace(listing, entries=entries, notes=[*listing.notes, note])
-
-
-def with_empty(listing: Listing, empty: str) -> Listing:
-    """The listing with what an image means in which nothing is annotated: none of the classes, or that nobody looked at it.
+def _with_empty(listing: Listing, empty: str) -> Listing:
+    """The rows with what an image means of which nothing is said: none of the classes, or that nobody looked at it.
 
     Raises:
-        DataError: most of the images are so, and it is not said.
+        DataError: most of the images are so, and it is not said what it means.
     """
-    said = [entry for entry in listing.entries if entry.labels is not None and entry.split != "unlabeled"]
-    bare = [entry for entry in said if not entry.labels and entry.absent is None]
+    said = [row for row in listing.rows if row.labels is not None and row.split != "unlabeled"]
+    bare = [row for row in said if row.empty]
     if not bare:
         return listing
-    if empty == "auto" and 2 * len(bare) > len(said):
+    if empty == "auto" and 2 * len(bare) > len(said) > len(bare):
         raise DataError(
-            f"{listing.where}: nothing is annotated in {len(bare)} of {len(said)} images (the first: {bare[0].id}): none of the "
+            f"{bare[0].where}: nothing is said of {len(bare)} of {len(said)} images (the first: {bare[0].image}): none of the "
             "classes, or not labelled? Set own.empty to none or to unlabeled (init-data --empty)"
         )
+    meaning, other = ("be not labelled", "none") if empty == "unlabeled" else ("show none of the classes", "unlabeled")
+    note = f"images of which nothing is said, taken to {meaning}: {len(bare)} (own.empty: {other} reads them otherwise)"
+    rows = listing.rows
     if empty == "unlabeled":
-        gone = {entry.id for entry in bare}
-        entries = [replace(entry, labels=None, split="unlabeled") if entry.id in gone else entry for entry in listing.entries]
-        note = f"images without an annotation, taken to be not labelled: {len(bare)}"
-        return replace(listing, entries=entries, notes=[*listing.notes, note])
-    note = f"images without an annotation, taken to show none of the classes: {len(bare)}"
-    return replace(listing, notes=[*listing.notes, f"{note} (own.empty: unlabeled reads them otherwise)"])
+        rows = [replace(row, labels=None, split="unlabeled") if row.empty else row for row in rows]
+    return replace(listing, rows=rows, notes=[*listing.notes, note])
+
+
+def _one_each(root: Path, listing: Listing, joined: bool) -> tuple[list[Row], list[Path], list[str]]:
+    """One row a file, whose `image` is its name in the set, with the file: links to it and rows that repeat it are one.
+
+    A file that is nowhere keeps its name, and `convert` says that it is missing. A row without labels says nothing beside others.
+
+    Raises:
+        DataError: a name could mean several files, leaves the folder or is an address; rows of one file contradict each other.
+    """
+    finder = Finder(root, ((row.image, row.folders) for row in listing.rows), listing.moved)
+    located = [(row, _located(root, row, finder)) for row in listing.rows]
+    if located and not any(file.is_file() for _, file in located) and (images := list_images(root, required=False)):
+        row = located[0][0]
+        raise DataError(
+            f"{row.where}: image: {row.image!r} is not below {root}, nor another that is named; there is {images[0]}. Put images "
+            "there, write names as they are (a spreadsheet takes away leading zeros), or name their column (init-data --image)"
+        )
+    of_file: dict[object, list[tuple[Row, Path]]] = {}
+    for row, file in located:
+        of_file.setdefault(same_file(file), []).append((row, file))
+    rows, files, several, repeated = [], [], 0, []
+    for found in of_file.values():
+        known = [(row, file) for row, file in found if row.labels is not None] or found[:1]
+        first, file = known[0]
+        row = first
+        for other, _ in known[1:]:
+            row = _united(row, other, joined)
+        rows.append(replace(row, image=relative_id(file, root)))
+        files.append(file)
+        if row.labels != first.labels:
+            several += 1
+        elif len(found) > 1:
+            repeated.append(rows[-1].image)
+    notes = [f"rows and links that repeat an image, counted once (the first: {repeated[0]})"] if repeated else []
+    notes += [f"{several} images stand on several rows; their labels were joined"] if several else []
+    return rows, files, notes + finder.notes()
+
+
+def _united(first: Row, other: Row, joined: bool) -> Row:
+    """What two rows say of one image. Raises DataError where they contradict each other."""
+    place = f"{other.where}: image {other.image!r} is that of {first.where} ({first.image!r}) too"
+    for what in ("split", "group"):
+        if getattr(first, what) != getattr(other, what):
+            raise DataError(f"{place}, with another {what}; give it one")
+    same = (first.labels, first.absent) == (other.labels, other.absent)
+    if not same and not joined:
+        raise DataError(
+            f"{place}, with other labels; keep one with all labels in it (`a;b`), or, if each row is one label of its image, set "
+            "own.rows to label (init-data --rows label)"
+        )
+    for one, more in ((first, other), (other, first)):
+        if one.labels == frozenset() and one.absent is None and more.labels and not one.empty:
+            raise DataError(f"{place}, where it has labels and shows none of the classes; keep one of them")
+    labels = (first.labels or frozenset()) | (other.labels or frozenset())
+    absent = None if None in (first.absent, other.absent) else first.absent | other.absent  # type: ignore[operator]
+    if both := sorted(labels & (absent or frozenset())):
+        raise DataError(f"{place}, and shows {both[0]!r} by one row and not by another; keep one")
+    return replace(first, labels=labels, absent=absent)
+
+
+def _located(root: Path, row: Row, finder: "Finder") -> Path:
+    """The file that a row means. Raises DataError."""
+    try:
+        file = finder.find(row.image, *row.folders)
+    except DataError as error:
+        raise DataError(f"{row.where}: image: {error}") from None
+    path = posixpath.normpath(file.relative_to(root).as_posix()) if file.is_relative_to(root) else str(file)
+    if not inside(root, path):
+        raise DataError(f"{row.where}: image: {row.image!r} leaves the folder {root}; move the images below it")
+    if "://" in row.image and not file.is_file():
+        raise DataError(f"{row.where}: image: {row.image!r} is an address; download the images and name their files")
+    return root / path
+
+
+def _with_splits_of_folders(rows: list[Row]) -> tuple[list[Row], list[str]]:
+    """The rows with the splits that the images' folders name, where none is said and all lie in such folders; and a note."""
+    found = [split_in(Path("/", row.image).parent / "_", Path("/")) for row in rows]
+    if any(row.split is not None for row in rows) or not {"train"} < {*found} <= {"train", "val", "test"}:
+        return rows, []
+    note = "no split is said: each image has that of the folder it lies in (train, val, test)"
+    return [replace(row, split=split) for row, split in zip(rows, found, strict=True)], [note]
 
 
 def is_ignored(name: str, ignored: Iterable[str] | None) -> bool:
@@ -170,125 +256,101 @@ def split_in(path: Path, base: Path) -> str | None:
     return next((SPLIT_NAMES[word] for word in words if word in SPLIT_NAMES), None)
 
 
-def _composed(entry: Entry) -> Entry:
-    """The entry with the names of its classes as tables hold them: without blanks around, and as NFC.
-
-    Some systems write an accent as a letter of its own.
-    """
-    labels, absent = (
-        None if names is None else frozenset(unicodedata.normalize("NFC", name).strip() for name in names)
-        for names in (entry.labels, entry.absent)
-    )
-    return replace(entry, labels=labels, absent=absent)
+def _composed(names: frozenset[str] | None) -> frozenset[str] | None:
+    """Names as tables hold them: without blanks around, and as NFC (some systems write an accent as a letter of its own)."""
+    return None if names is None else frozenset(unicodedata.normalize("NFC", name).strip() for name in names)
 
 
 class Finder:
     """Finds the file that an annotation means, which is often not where the annotation says it is.
 
     Capitals, composed or decomposed accents, blanks around, backslashes and a missing ending do not matter. Where no file of the
-    list is in its place, the folders are those of another machine: then an image below the root is meant whose path ends most
-    like it. Where some are in place, the others are missing: one by the name of another folder's may be another photograph.
+    list is in its place, the folders are those of another machine: then an image below the root is meant as whose path the name
+    ends, or whose path ends as the name. Where some are in place, the others are missing: one by the name of another folder's may
+    be another photograph.
 
     Args:
         root: the folder of the data set.
         wanted: the names, each with the folders that it may be relative to, beside the root.
+        moved: whether the folders are those of another machine in any case.
     """
 
-    def __init__(self, root: Path, wanted: Iterable[tuple[str, tuple[Path, ...]]] = ()) -> None:
-        self._root, self._real = root, Path(os.path.realpath(root))
-        self._moved: dict[str, str] = {}
-        self._strict = any(self._in_place(name, bases) is not None for name, bases in wanted)
+    def __init__(self, root: Path, wanted: Iterable[tuple[str, tuple[Path, ...]]], moved: bool = False) -> None:
+        self._root = root
+        self._elsewhere: dict[str, str] = {}
+        self._moved = moved or not any(self._is_in_place(name, folders) for name, folders in wanted)
 
-    def find(self, name: str, *bases: Path) -> Path:
-        """The file `name` below one of `bases` or the root; one that is nowhere as it was meant: `convert` says it is missing.
+    def find(self, name: str, *folders: Path) -> Path:
+        """The file `name` below one of the folders or the root; one that is nowhere as it was meant, and is missing.
 
         Raises:
             DataError: it is no name of a file, or more than one file could be meant.
         """
-        if (file := self._in_place(name, bases)) is not None:
+        if (file := self._in_place(name, folders)) is not None:
             return file
-        meant = Path(name.strip().replace("\\", "/"))
-        if ".." in meant.parts:
-            return (bases or (self._root,))[0] / meant
-        found = None if self._strict else self._elsewhere([_plain(part) for part in meant.parts])
-        if found is not None:
-            self._moved[name] = found
-        return self._root / (found if found is not None else meant)
+        meant = name.strip().replace("\\", "/")
+        parts = _plain(meant).split("/")
+        if ".." in parts:
+            return (folders or (self._root,))[0] / meant
+        found: list[str] = []
+        if self._moved:
+            found = self._tails.get("/".join(parts), [])
+            found = found or next(filter(None, (self._whole("/".join(parts[k:])) for k in range(1, len(parts)))), [])
+        if not found:
+            return self._root / meant.lstrip("/")
+        self._elsewhere[name] = self._only(name, found)
+        return self._root / self._elsewhere[name]
 
     def notes(self) -> list[str]:
         """A line if images were found elsewhere than where they were said to be."""
-        return [
-            f"images found under another name: {len(self._moved)} ({name} is {readable(found)})"
-            for name, found in [*self._moved.items()][:1]
-        ]
+        first = next(iter(self._elsewhere.items()), None)
+        count = len(self._elsewhere)
+        return [f"images found under another name: {count} ({first[0]} is {readable(first[1])})"] if first else []
 
-    def is_here(self, name: str, *bases: Path) -> bool:
-        """Whether a file is found by a name, wherever; False for what is no name, or fits several."""
+    def _is_in_place(self, name: str, folders: Iterable[Path]) -> bool:
         try:
-            return os.path.isfile(self.find(name, *bases))
-        except DataError:
+            return self._in_place(name, folders) is not None
+        except DataError:  # which `find` raises of the row in question
             return False
 
-    def _in_place(self, name: str, bases: Iterable[Path]) -> Path | None:
-        try:
-            os.stat(self._root / name)
-        except (OSError, ValueError) as error:
-            if getattr(error, "errno", None) in (None, errno.ENAMETOOLONG):
-                raise DataError(f"{self._root}: {name[:60]!r} is no name of a file; correct it") from None
-        plain = name.strip().replace("\\", "/").lstrip("/")
-        spellings = [spelling for spelling in (name, name.strip(), plain) if ".." not in spelling.split("/")]
-        for spelling in spellings:
-            for base in (*bases, self._root):
-                if os.path.isfile(file := base / spelling):  # which knows names that can be none
-                    real = Path(os.path.realpath(file.parent), file.name)  # an address may lead by way of a link
-                    said_whole = os.path.isabs(spelling) and real.is_relative_to(self._real)
-                    return self._root / real.relative_to(self._real) if said_whole else file
-        for base in (*bases, self._root) if plain in spellings else ():
-            if found := self._variants.get(_plain(os.path.relpath(base / plain, self._root))):
+    def _in_place(self, name: str, folders: Iterable[Path]) -> Path | None:
+        if "\0" in name or len(os.fsencode(name.rpartition("/")[2])) > LONGEST:
+            raise DataError(f"{name[:60]!r} is no name of a file; correct it")
+        simple = name.strip().replace("\\", "/").lstrip("/")
+        if ".." in simple.split("/"):
+            return None
+        if os.path.isabs(name) and os.path.isfile(name):  # whose folder may be named by way of a link
+            file = Path(os.path.realpath(Path(name).parent), Path(name).name)
+            return self._root / os.path.relpath(file, os.path.realpath(self._root))
+        places = [*folders, self._root]
+        for file in (folder / spelling for spelling in (name, name.strip(), simple) for folder in places):
+            if os.path.isfile(file):
+                return file
+        for folder in places:
+            if found := self._whole(_plain(os.path.relpath(folder / simple, self._root))):
                 return self._root / self._only(name, found)
         return None
 
-    def _elsewhere(self, wanted: list[str]) -> str | None:
-        """The image whose path ends most like it: its last name has to be the same, and so has the folder, where both have one:
-        `dog/1.jpg` is not the missing `cat/1.jpg`."""
-        rated = []
-        for path in self._by_name.get(wanted[-1], []) if wanted else []:
-            parts = [_plain(part) for part in Path(path).parts]
-            folders = zip(wanted[-2::-1], parts[-2::-1], strict=False)  # from the end
-            common = len(list(takewhile(lambda pair: pair[0] == pair[1], folders)))
-            if common or len(wanted) == 1 or len(parts) == 1:
-                rated.append((common, path))
-        best = [path for rate, path in rated if rate == max(rated)[0]]
-        return self._only("/".join(wanted), best) if best else None
-
     def _only(self, name: str, found: list[str]) -> str:
         if len(found) > 1:
-            raise DataError(
-                f"{self._root}: {name!r} could be {readable(found[0])} or {readable(found[1])}; write its folder and ending too"
-            )
+            raise DataError(f"{name!r} could be {readable(found[0])} or {readable(found[1])}; write its folder and ending too")
         return found[0]
 
-    @cached_property
-    def _images(self) -> list[str]:
-        return list_images(self._root, required=False)
+    def _whole(self, path: str) -> list[str]:
+        """The images whose path this is, but for its spelling."""
+        return [image for image in self._tails.get(path, ()) if image.count("/") == path.count("/")]
 
     @cached_property
-    def _variants(self) -> dict[str, list[str]]:
-        return _by(self._images, _plain)
-
-    @cached_property
-    def _by_name(self) -> dict[str, list[str]]:
-        return _by(self._images, lambda path: _plain(Path(path).name))
-
-
-def _by(paths: Iterable[str], key: Callable[[str], str]) -> dict[str, list[str]]:
-    """Paths by what a key makes of them, with and without the ending."""
-    found: dict[str, list[str]] = {}
-    for path in paths:
-        name = key(path)
-        for spelled in {name, name.rpartition(".")[0] if "." in Path(name).name else name}:
-            found.setdefault(spelled, []).append(path)
-    return found
+    def _tails(self) -> dict[str, list[str]]:
+        """The images below the root by each end of their paths, as `b/c.jpg` and `b/c` of `a/b/c.jpg`."""
+        found: dict[str, list[str]] = {}
+        for image in list_images(self._root, required=False):
+            parts = _plain(image).split("/")
+            for k in range(len(parts)):
+                tail = "/".join(parts[k:])
+                for spelled in {tail, tail.removesuffix(Path(tail).suffix)}:
+                    found.setdefault(spelled, []).append(image)
+        return found
 
 
 def _plain(name: str) -> str:

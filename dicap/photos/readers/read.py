@@ -11,12 +11,12 @@ from unicodedata import normalize
 import numpy as np
 
 from dicap.data.sources.base import FileImages, Item, RawSet
-from dicap.data.sources.files import base_of, linked_folder, list_images, readable, same_file
+from dicap.data.sources.files import base_of, list_images, readable, same_file
 from dicap.errors import DataError
 from dicap.files.checksum import sha256
 from dicap.photos.readers import coco_file, folders, label_studio, table, xml_files
 from dicap.photos.readers.copies import with_groups, without_leaks
-from dicap.photos.readers.listing import is_ignored, to_raw, with_splits_of_folders
+from dicap.photos.readers.listing import is_ignored, to_raw
 from dicap.photos.readers.sheet import OTHERS, Labels, plain, read_sheet
 from dicap.randomness import order_by_name
 from dicap.settings import Own
@@ -84,57 +84,22 @@ def read(root: Path, own: Own) -> RawSet:
     for name in own.files or ([table.DOCUMENTED[0]] if own.format is None else []):
         if not (root / name).is_file():
             raise DataError(f"{root / name}: no such file of labels; look at what is there: dicap-stage init-data {root}")
-    listing = READERS[kind].read(root, own)
-    if kind != "folders":
-        listing = with_splits_of_folders(listing)
-    raw, files = one_each(to_raw(listing), [entry.file for entry in listing.entries])
-    leaves = {folder: linked_folder(folder / "_", root) for folder in {file.parent for file in files} if kind != "folders"}
-    below: list[Path | None] = [leaves.get(file.parent) for file in files]
+    raw = to_raw(root, READERS[kind].read(root, own), own)
     if own.unlabeled_root:
-        raw, files = with_unlabelled(raw, files, Path(own.unlabeled_root), root, own.ignore)
-        below += [None] * (len(files) - len(below))
-    raw, kept = with_groups(raw, files)
+        raw = with_unlabelled(raw, Path(own.unlabeled_root), root, own.ignore)
+    raw = with_groups(raw)
     if own.test_share and not any(item.split == "test" for item in raw.items):
         raw = with_test(raw, own.test_share)
-    raw, kept = without_leaks(raw, kept)
-    images = FileImages(Path(), [files[i] for i in kept], [below[i] for i in kept], upright=True)
-    raw = replace(raw, images=images, source=raw.source | {"format": kind})
+    raw = without_leaks(raw)
+    raw = replace(raw, source=raw.source | {"format": kind})
     if own.added:
         raw = with_added(raw, Path(own.added), root, own.new_classes or ())
     raw.notes.extend(forgotten(own.added))
     for split in ("train", "test"):
         if not any(item.split == split for item in raw.items):
             way = "set own.test_share, for example to 0.2, to draw one from the labelled images" if split == "test" else ""
-            raise DataError(f"{listing.where}: no image of split {split}; {way or 'label some images'}")
+            raise DataError(f"{root}: no image of split {split}; {way or 'label some images'}")
     return raw
-
-
-def one_each(raw: RawSet, files: list[Path]) -> tuple[RawSet, list[Path]]:
-    """One item a file: links to it and lines that repeat it are taken out, those without labels first.
-
-    Raises:
-        DataError: two names of one file have different labels, or are of different splits.
-    """
-    place: dict[object, int] = {}
-    repeated = []
-    for i, (item, file) in enumerate(zip(raw.items, files, strict=True)):
-        first = place.setdefault(same_file(file), i)
-        if first == i:
-            continue
-        other = raw.items[first]
-        if None not in (item.labels, other.labels) and replace(item, id=other.id, path=other.path) != other:
-            raise DataError(
-                f"{raw.dataset}: image {item.id!r} is the same file as {other.id!r}, with other labels or in another split; "
-                "keep one of them"
-            )
-        if other.labels is None and item.labels is not None:
-            place[same_file(file)], i = i, first
-        repeated.append(i)
-    if not repeated:
-        return raw, files
-    kept = sorted({*range(len(files))} - {*repeated})
-    note = f"images that are the same file as another, counted once: {len(repeated)} (the first: {raw.items[repeated[0]].id})"
-    return replace(raw, items=[raw.items[i] for i in kept], notes=[*raw.notes, note]), [files[i] for i in kept]
 
 
 def with_added(raw: RawSet, path: Path, base: Path, new_classes: Iterable[str] = ()) -> RawSet:
@@ -261,31 +226,29 @@ def read_added(
     if not path.is_file():
         raise DataError(f"{path}: no such file; `dicap-stage import-labels` writes it")
     sheet = read_sheet(path)
-    sheet.header = [plain(head) for head in sheet.header]  # a spreadsheet may have given capitals
-    image, labels = sheet.column("image"), sheet.column("labels")
-    for name, column in (("image", image), ("labels", labels)):
-        if column is None:
+    sheet.cells.columns = [plain(head) for head in sheet.header]  # a spreadsheet may have given capitals
+    for name in ("image", "labels"):
+        if name not in sheet.header:
             raise DataError(f"{path}: column {name} is missing (found {', '.join(sheet.header)}); expected image, labels")
-    assert image is not None and labels is not None
     found: dict[str, Given] = {}
     ids = {*(images or ())}
     composed = {normalize("NFC", image): image for image in ids}  # a program may have written an accent as a letter of its own
-    present = Labels(sheet, labels, separator, known, words=words).read()
+    present = Labels(sheet, "labels", separator, known, words=words).read()
     absent: list[list[str] | None] = [None] * len(present)
-    if (column := sheet.column("absent")) is not None:
-        absent = table.read_absent(sheet, column, present, separator, known)
-    marks = sheet.column("was"), sheet.column("photo")
+    if "absent" in sheet.header:
+        absent = table.read_absent(sheet, "absent", present, separator, known)
+    marks = [sheet.raw(head) if head in sheet.header else [] for head in ("was", "photo")]
     in_part = any(gone is not None for gone in absent)
-    for row, (name, names, gone) in enumerate(zip(sheet.texts(image), present, absent, strict=True)):
+    for row, (name, names, gone) in enumerate(zip(sheet.raw("image"), present, absent, strict=True)):
         if names is None and not gone:
             continue
-        if known is None or sheet.rows[row][image] in ids:  # a name may begin with a blank
-            name = str(sheet.rows[row][image])
+        if known is not None and name not in ids:  # a name may begin with a blank
+            name = name.strip()
         if in_part and names and gone is None:
             raise sheet.error(
                 row, "absent: empty beside labels; write `*` if all other classes are absent, `-` if that is known of none"
             )
-        was, photo = (None if c is None else str(sheet.rows[row][c] or "") for c in marks)
+        was, photo = (cells[row] if cells else None for cells in marks)
         was = None if was == "?" else was
         given = Given(names or [], None if names == [] or gone == [OTHERS] else gone, was, photo)
         if images is not None and name not in ids:
@@ -298,9 +261,7 @@ def read_added(
     return found
 
 
-def with_unlabelled(
-    raw: RawSet, files: list[Path], folder: Path, base: Path, ignore: Iterable[str] | None = None
-) -> tuple[RawSet, list[Path]]:
+def with_unlabelled(raw: RawSet, folder: Path, base: Path, ignore: Iterable[str] | None = None) -> RawSet:
     """Images of a second folder without labels; those already in the set, under any name, are passed over.
 
     Their ids are their paths below `base`, the folder of the data set; of a folder elsewhere they begin with its name. So an
@@ -309,7 +270,8 @@ def with_unlabelled(
     Raises:
         DataError: there is no such folder, or one of its images would have the id of another image.
     """
-    known = {same_file(file) for file in files}
+    assert isinstance(raw.images, FileImages)
+    known = {same_file(file) for file in raw.images.paths}
     fresh = {same_file(folder / path): path for path in reversed(list_images(folder)) if not is_ignored(path, ignore)}
     found = sorted(path for file, path in fresh.items() if file not in known)
     place = Path(os.path.relpath(folder.resolve(), base.resolve()))
@@ -318,7 +280,9 @@ def with_unlabelled(
     if twice := sorted({item.id for item in raw.items} & {item.id for item in more}):
         raise DataError(f"{folder}: {twice[0]!r} is the name of an image of the data set too; rename the folder")
     note = f"{len(more)} unlabelled images from own.unlabeled_root"
-    return replace(raw, items=[*raw.items, *more], notes=[*raw.notes, note]), [*files, *(folder / path for path in found)]
+    files = [*raw.images.paths, *(folder / path for path in found)]
+    images = FileImages(Path(), files, raw.images.below, upright=True)
+    return replace(raw, items=[*raw.items, *more], images=images, notes=[*raw.notes, note])
 
 
 def with_test(raw: RawSet, share: float) -> RawSet:

@@ -1,72 +1,68 @@
 """Annotations in XML: Pascal VOC (a file an image) and CVAT for images (one file)."""
 
-from collections.abc import Iterable
 from pathlib import Path
 from xml.etree import ElementTree
 
 from dicap.data.sources.files import list_others
 from dicap.errors import DataError, first_of
-from dicap.photos.readers.listing import SPLIT_NAMES, Entry, Finder, Listing, is_ignored, relative_id, with_empty
+from dicap.photos.readers.listing import SPLIT_NAMES, Listing, Row, is_ignored
 from dicap.photos.readers.sheet import decode
 from dicap.settings import Own
 
 
-def find(root: Path, kind: str, paths: Iterable[Path]) -> list[Path]:
-    """Those of the files that are of a kind: `voc_xml` or `cvat`."""
-    tag = {"voc_xml": "annotation", "cvat": "annotations"}[kind]
-    return [path for path in paths if path.suffix.lower() == ".xml" and _parse(path).tag == tag]
+def tag(path: Path) -> str:
+    """What a file is: `annotation` of Pascal VOC, `annotations` of CVAT. Raises DataError."""
+    return _parse(path).tag
 
 
 def read(root: Path, own: Own) -> Listing:
     """Read Pascal VOC's files, or CVAT's. Raises DataError."""
-    if own.format == "cvat":
-        return with_empty(_read_cvat(root, own), own.empty)
-    return with_empty(_read_voc(root, own.ignore), own.empty)
+    return _read_cvat(root, own) if own.format == "cvat" else _read_voc(root, own)
 
 
-def _read_voc(root: Path, ignore: list[str] | None) -> Listing:
+def _read_voc(root: Path, own: Own) -> Listing:
     """An image has the labels of its objects; `difficult` ones count. Splits are those of ImageSets/Main (train, val, test)."""
-    names = [name for name in list_others(root) if name.lower().endswith(".xml") and not is_ignored(name, ignore)]
+    names = [name for name in list_others(root) if name.lower().endswith(".xml") and not is_ignored(name, own.ignore)]
     trees = {path: tree for path in map(root.joinpath, names) if (tree := _parse(path)).tag == "annotation"}
     if not trees:
         raise DataError(f"{root}: own.format is voc_xml, but no such file is there; run `dicap-stage init-data` again")
-    lists, wanted = _image_sets(root, {path.stem for path in trees}), {}
+    lists, rows = _image_sets(root, {path.stem for path in trees}), []
     for path, tree in trees.items():
         name = tree.findtext("filename", "")
         name = name if name.strip() else path.with_suffix(".jpg").name
-        wanted[path] = name, (path.parent, root / "JPEGImages", path.parent.parent / "JPEGImages")
-    finder, entries = Finder(root, wanted.values()), []
-    for path, (name, places) in wanted.items():
-        labels = frozenset((node.findtext("name") or "").strip() for node in trees[path].iter("object")) - {""}
-        file = finder.find(name, *places)
-        namesake = file.with_name(path.stem + file.suffix)
-        if file.is_file() and namesake.is_file() and not namesake.samefile(file):
-            raise DataError(f"{path}: <filename> is {name!r}, and {namesake.name!r} lies beside it; correct it")
-        entries.append(Entry(file, relative_id(file, root), labels, lists.get(path.stem)))
-    notes = finder.notes()
+        folders = (path.parent, root / "JPEGImages", path.parent.parent / "JPEGImages")
+        here = [folder for folder in folders if (folder / name).is_file()]
+        if here and (namesake := here[0] / name).stem != path.stem and namesake.with_stem(path.stem).is_file():
+            raise DataError(
+                f"{path}: <filename> is {name!r}, and {namesake.with_stem(path.stem).name!r} lies beside it; correct it"
+            )
+        labels = frozenset((node.findtext("name") or "").strip() for node in tree.iter("object")) - {""}
+        rows.append(Row(name, labels, lists.get(path.stem), empty=not labels, where=str(path), folders=folders))
+    notes = []
     if lists and (loose := sum(path.stem not in lists for path in trees)):
         notes.append(f"annotations that no list of ImageSets/Main names, taken to train: {loose}")
     if lists and not {path.stem for path in trees} & lists.keys():
         raise DataError(
             f"{root}: ImageSets/Main: {min(lists)!r} is no annotation, nor is another line; write names without folder and ending"
         )
-    return Listing(root, entries, {"annotations": [path.name for path in [*trees][:3]], "files": len(trees)}, notes)
+    source = {"annotations": [path.name for path in [*trees][:3]], "files": len(trees)}
+    return Listing(rows, source, notes)
 
 
 def _read_cvat(root: Path, own: Own) -> Listing:
     """An image has the labels of its boxes, shapes and tags, and perhaps their attributes. Splits are the subsets, if any."""
     nodes = [(root / name, node) for name in own.files or () for node in _images(_parse(root / name), root / name)]
-    wanted = [(node.get("name", ""), (path.parent, path.parent / "images", root / "images")) for path, node in nodes]
-    finder, entries, subsets = Finder(root, wanted), [], set()
-    for (name, places), (path, node) in zip(wanted, nodes, strict=True):
-        labels = {name for child in node for name in _names(child, own.attributes, path)} - {""}
-        file = finder.find(name, *places)
+    rows, subsets = [], set()
+    for path, node in nodes:
+        labels = frozenset(name for child in node for name in _names(child, own.attributes, path)) - {""}
         subsets.add(subset := node.get("subset", "").lower())
-        entries.append(Entry(file, relative_id(file, root), frozenset(labels), SPLIT_NAMES.get(subset)))
+        folders = (path.parent, path.parent / "images", root / "images")
+        split = SPLIT_NAMES.get(subset)
+        rows.append(Row(node.get("name", ""), labels, split, empty=not labels, where=str(path), folders=folders))
     strange = sorted(subsets - {*SPLIT_NAMES, "", "default"})
     if strange and subsets & {*SPLIT_NAMES}:
         raise DataError(f"{root}: subset: found {strange[0]!r}, allowed are train, val, test, unlabeled")
-    return Listing(root, entries, {"annotations": own.files}, finder.notes())
+    return Listing(rows, {"annotations": own.files})
 
 
 def _images(tree: ElementTree.Element, path: Path) -> list[ElementTree.Element]:
@@ -110,7 +106,7 @@ def _image_sets(base: Path, annotated: set[str]) -> dict[str, str]:
     for path in sorted(base.rglob("ImageSets/Main/*")):
         if path.suffix.lower() != ".txt":
             continue
-        name, lines = path.stem.lower(), set(filter(None, map(str.strip, decode(path)[0].splitlines())))
+        name, lines = path.stem.lower(), set(filter(None, map(str.strip, decode(path).splitlines())))
         if name == "trainval":
             both = lines
         elif name not in SPLIT_NAMES:

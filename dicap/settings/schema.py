@@ -39,45 +39,47 @@ class Own(Section):
     are there, split, absent and group.
     """
 
-    format: Literal[*FORMATS] | None = own(None, "of the labels; null: labels.csv with columns image, labels and perhaps split")  # type: ignore[valid-type]
-    files: list[str] | None = own(None, "the files of labels, below data_root; null: labels.csv, or all of the format")
+    format: Literal[*FORMATS] | None = own(
+        None, "format of the labels; null: labels.csv with columns image, labels and perhaps split"
+    )  # type: ignore[valid-type]
+    files: list[str] | None = own(None, "label files, below data_root; null: labels.csv, or all files of the format")
     image: str | None = own(None, "column of a table that names the images")
     labels: str | None = own(None, "column of labels")
     classes: list[str] | None = own(None, "columns of 0 and 1, one a class, where there is no column of labels")
     split: str | None = own(None, "column of train, val, test, unlabeled")
     group: str | None = own(
-        None, "column of what photographs have in common that belong on one side of every split: a patient, a scene"
+        None, "column that groups photographs, such as a patient or a scene: a group stays on one side of every split"
     )
     value: str | None = own(None, "column beside labels: 1 where the label is there, 0 where it is known to be absent")
-    absent: str | None = own(None, "column of classes known to be absent, where nothing is known of those in neither column")
+    absent: str | None = own(None, "column of classes known to be absent; a class in neither column is then unknown")
     open: str | None = own(None, "column that is 1 where a row is not labelled")
-    ignore: list[str] | None = own(None, "columns, endings of files (.txt), files and folders that say nothing about labels")
+    ignore: list[str] | None = own(None, "columns, file endings (.txt), files and folders without labels")
     rows: Literal["image", "label"] | None = own(None, "a row is an image, or one label of its image; null: an image")
-    separator: str = own(
-        "auto", "what separates names in a cell of a table; auto: `;`, and a question where another mark may be meant"
+    separator: str = own("auto", "separator of names in a cell of a table; auto: `;`, and a question if another mark is possible")
+    words: Literal["auto", "class", "empty"] = own(
+        "auto", "meaning of NA, None or null alone in a cell of labels; auto: a question"
     )
-    words: Literal["auto", "class", "empty"] = own("auto", "what NA, None, null alone in a cell of labels is; auto: a question")
-    minus: Literal["auto", "absent", "unknown"] = own("auto", "what -1 says of a class; auto: a question")
+    minus: Literal["auto", "absent", "unknown"] = own("auto", "meaning of -1; auto: a question")
     blank: Literal["auto", "absent", "unknown"] = own(
-        "auto", "what an empty cell says of a class in a row where other classes have one; auto: a question"
+        "auto", "meaning of an empty cell in a row that has values for other classes; auto: a question"
     )
     empty: Literal["auto", "none", "unlabeled"] = own(
-        "auto", "what an image of split train or test without any label shows; auto: none of the classes, said in a note"
+        "auto", "meaning of an image of split train or test without any label; auto: none of the classes, with a note"
     )
     empty_absent: Literal["auto", "absent", "unknown"] = own(
         "auto",
-        "what an empty cell of the column absent says of the classes that are no labels; auto: a question",
+        "meaning of an empty cell in the column absent, for the classes that are not labels of the row; auto: a question",
     )
     label_folder: Literal["auto", "first", "last", "all"] = own("auto", "which of several folders is the label; auto: a question")
     answers: Literal["auto", "last", "all"] = own(
-        "auto", "which of several answers of a Label Studio task counts where no times tell the newest; auto: a question"
+        "auto", "which of several answers to a Label Studio task counts if times do not tell the newest; auto: a question"
     )
-    attributes: Literal["auto", "classes", "ignore"] = own("auto", "what the attributes of CVAT's labels are; auto: a question")
+    attributes: Literal["auto", "classes", "ignore"] = own("auto", "use of the attributes of CVAT's labels; auto: a question")
     unlabeled_root: str | None = own(None, "a second folder, of truly unlabelled images; data/none: none")
-    test_share: Fraction = own(0.0, "share of the labelled images to draw as test split where there is none")
+    test_share: Fraction = own(0.0, "share of the labelled images to draw as test split if there is none")
     added: str | None = own(None, "CSV of labels given later, as `dicap-stage import-labels` writes it")
     new_classes: list[str] | None = own(
-        None, "classes that came with `import-labels`: unknown where the data set's own labels do not name them"
+        None, "classes added by `import-labels`: unknown in images whose own labels do not name them"
     )
 
 
@@ -99,7 +101,7 @@ class Network(Section):
     stride: Literal[8, 16, 32] = published(32, "pixels of the image per step of the last feature map")
     tokens: Literal["map", "class_and_mean"] = own(
         "map",
-        "what a head sees of a transformer; map: its patches; class_and_mean: class token and mean of the patches side by side",
+        "a transformer's input to the head; map: its patches; class_and_mean: class token and mean of the patches, concatenated",
     )
     decoder_dim: Count = assumed(768, "width of ML-Decoder's tokens and embeddings")
     decoder_ffn: Count = assumed(2048, "width of its feed-forward layer")
@@ -113,7 +115,7 @@ class Features(Section):
     views: Annotated[int, Field(ge=0, le=64)] = own(4, "strong views of each image")
     viewed: Annotated[int, Field(ge=1)] | Literal["all"] = own(
         "all",
-        "of how many training images; a head that is solved looks for neighbours where views of an image are near each other",
+        "number of training images with strong views; a solved head learns from them which images are neighbours",
     )
     grid: Annotated[int, Field(ge=1, le=64)] = own(
         1, "the feature map is pooled to grid x grid positions; 1: its mean; the disk space grows with its square"
@@ -126,20 +128,20 @@ class Linear(Section):
     solver: Literal["steps", "convex"] = own(
         "steps", "steps: as published; convex: cross-entropy at its minimum, where the head is linear and all else frozen"
     )
-    C: Positive | Literal["auto"] = own("auto", "weight of the loss beside half the squared norm; auto: by cross-validation")
+    C: Positive | Literal["auto"] = own("auto", "weight of the loss relative to half the squared norm; auto: by cross-validation")
     features: Literal["plain", "standard", "root"] = own(
         "plain",
-        "what the head sees; standard: standardised where the warm-up freezes the backbone; root: signed square roots, likewise "
-        "standardised, each row of one length",
+        "scaling of the features; standard: standardised if the warm-up freezes the backbone; root: signed square roots, "
+        "standardised likewise, then each row scaled to the same length",
     )
     pseudo_weight: Share | Literal["auto"] = own(
         0.3,
-        "weight of a pseudo-labelled row beside a labelled one; auto: 0.5, and with DiCaP's recommended rule as much of that "
-        "student as the labelled images gain from out of fold",
+        "weight of a pseudo-labelled row relative to a labelled one; auto: 0.5, and with DiCaP's recommended rule as "
+        "much of the student as improves out-of-fold scores of the labelled images",
     )
     neighbours: Whole = own(
         0,
-        "nearest images with which the teacher's rows are averaged; 0: none",
+        "number of nearest images to average a teacher's row with; 0: none",
     )
 
 
@@ -148,7 +150,7 @@ class Augment(Section):
 
     flip: Share = assumed(0.5, "probability of mirroring, in weak and strong views")
     cutout_warmup: Share = assumed(0.0, "warm-up: side of the hole over the side of the image")
-    cutout: Share = assumed(0.5, "the same in the main stage and in fine-tuning, and wherever the head alone is trained")
+    cutout: Share = assumed(0.5, "the same in the main stage, in fine-tuning, and whenever only the head is trained")
 
 
 class Loss(Section):
@@ -177,7 +179,7 @@ class Warmup(Section):
     trainable: Literal["head", "all"] = published(
         "all", "all: the whole network, as published; head: the backbone stays as it comes, and its features are computed once"
     )
-    epochs: Count = assumed(12, "passes over the labelled images, or what warmup.over says")
+    epochs: Count = assumed(12, "passes over the labelled images, or over the images that warmup.over names")
     batch_size: Annotated[int, Field(ge=2)] | Literal["auto"] = assumed(
         "auto",
         "labelled images per step; auto: 320 x the labelled share, which is 16/32/48/64 at 5/10/15/20 % as published; bbam: 16",
@@ -185,11 +187,11 @@ class Warmup(Section):
     wcl: bool = published(True, "class-wise contrastive loss on labelled and unlabelled images during warm-up")
     over: Literal["labelled", "unlabelled"] = assumed(
         "labelled",
-        "what an epoch with wcl passes over; labelled: D_sup, with as many images of D_unsup; unlabelled: D_unsup, with D_sup "
+        "the images of an epoch with wcl; labelled: D_sup, with as many images of D_unsup; unlabelled: D_unsup, with D_sup "
         "cycled beside it, in steps as large as the main stage's",
     )
     passes_on: Literal["raw", "ema"] = assumed(
-        "raw", "which weights the main stage starts from, where there is one; published: ema for CAP on NUS-WIDE and BBAM on AWA2"
+        "raw", "weights from which the main stage starts, if there is one; published: ema for CAP on NUS-WIDE and BBAM on AWA2"
     )
     eval_every: Count = own(1, "epochs between two evaluations")
 
@@ -200,14 +202,16 @@ class Calibration(Section):
     policy: Literal["estimated", "uniform", "confidence", "labeled", "optimal"] = published(
         "estimated", "where the weights of pseudo-labels come from; estimated: from D_est, as published"
     )
-    target: Literal["hard", "soft"] = published("hard", "of confident entries: hard label with weight w, or soft target r_pos(p)")
+    target: Literal["hard", "soft"] = published(
+        "hard", "target of confident entries: hard label with weight w, or soft target r_pos(p)"
+    )
     bins: Count = published(20, "number of bins K")
     anchor: Literal["left", "centre", "right"] = assumed(
-        "left", "where in its bin a rate sits: left is the printed formula with 0-based bins, centre the unbiased choice"
+        "left", "position of a rate in its bin: left is the printed formula with 0-based bins, centre the unbiased choice"
     )
     empty_bin: Literal["interpolate", "zero"] = assumed("interpolate", "rate of a bin without entries")
     teacher: Literal["ema", "online"] = assumed("ema", "which weights make the pseudo-labels")
-    view: Literal["weak", "test"] = assumed("weak", "what the teacher looks at; within a step of d2l always weak views")
+    view: Literal["weak", "test"] = assumed("weak", "the teacher's view; within a step of d2l always weak")
 
 
 class Thresholds(Section):
@@ -217,13 +221,13 @@ class Thresholds(Section):
         "midrange", "midrange: as published; none: every entry is confident, label 1[p >= 0.5]"
     )
     crossed: Literal["uncertain", "positive"] = assumed(
-        "uncertain", "of midrange: what an entry between thresholds is that cross; positive: Equation (9) read from the top"
+        "uncertain", "with midrange: label of an entry between crossed thresholds; positive: Equation (9) read from the top"
     )
     view: Literal["auto", "test", "strong"] = assumed(
-        "auto", "of midrange: what the teacher looks at on D_sup; auto: calibration.view"
+        "auto", "with midrange: the teacher's view of D_sup; auto: calibration.view"
     )
     mode: Literal["eval", "train"] = assumed(
-        "eval", "of midrange: the teacher's on D_sup; train: dropout, and BatchNorm by the batch, as in a step"
+        "eval", "with midrange: the teacher's mode on D_sup; train: dropout, and BatchNorm by the batch, as in a step"
     )
 
 
@@ -232,11 +236,11 @@ class Contrastive(Section):
 
     enabled: bool = published(True, "whether the main stage contrasts uncertain entries")
     temperature: Positive = assumed(0.5, "temperature of NT-Xent")
-    max_pairs: Annotated[int, Field(ge=2)] = assumed(2048, "entries that are contrasted in one step, drawn where there are more")
+    max_pairs: Annotated[int, Field(ge=2)] = assumed(2048, "most entries to contrast in one step; more are sampled at random")
     coefficient: NonNegative | Literal["auto"] = assumed(
         "auto",
-        "weight of the loss; auto: coefficient 1 beside the other terms as loss.reduction has them, which is 1 / images of the "
-        "step under sum, and 1 under mean",
+        "weight of the loss; auto: 1 relative to the other terms, which is 1 / images of the step with loss.reduction sum, and 1 "
+        "with mean",
     )
     weak_gradient: bool = assumed(
         False,
@@ -249,9 +253,9 @@ class Train(Section):
 
     trainable: Literal["head", "all"] = published("all", "as warmup.trainable")
     backbone_lr: Positive | Literal["auto"] = assumed(
-        "auto", "peak learning rate of the backbone, where it is trained; auto: optimiser.lr, one rate for both as published"
+        "auto", "peak learning rate of the backbone, if it is trained; auto: optimiser.lr, one rate for both as published"
     )
-    head_lr: Positive | Literal["auto"] = assumed("auto", "the same of all but the backbone; auto: optimiser.lr")
+    head_lr: Positive | Literal["auto"] = assumed("auto", "peak learning rate of everything else; auto: optimiser.lr")
     batch_norm: Literal["train", "eval"] = assumed(
         "train", "BatchNorm of a backbone that is trained; train: by the batch; eval: by the statistics it came with, which stay"
     )
@@ -260,9 +264,9 @@ class Train(Section):
     batch_size: Annotated[int, Field(ge=2)] = assumed(64, "labelled + unlabelled images per step")
     batch_labelled: Count | Literal["auto"] = assumed(
         "auto",
-        "labelled ones of these; auto: 1.25 x the labelled share of the batch, 4/8/12/16 of 64 at 5/10/15/20 % as published",
+        "labelled images among them; auto: 1.25 x the labelled share of the batch, 4/8/12/16 of 64 at 5/10/15/20 % as published",
     )
-    pseudo_weight: NonNegative = assumed(1.0, "weight of the pseudo-labels' loss beside the labels', in training by steps")
+    pseudo_weight: NonNegative = assumed(1.0, "weight of the pseudo-labels' loss relative to the labels', in training by steps")
     shuffle: bool = assumed(
         True, "false: CAP's fixed batches, in the order in which the labels were drawn and alike in every epoch"
     )
@@ -287,19 +291,19 @@ class Common(Section):
     )
     data_root: str = own(RAW, "folder of the raw data set (pictograms and digits need none)")
     ratio: Annotated[float, Field(gt=0, le=1)] = required("share of the training images whose labels may be used")
-    seed: Annotated[int, Field(ge=0, lt=2**32)] = required("of everything random")
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = required("seed of all random numbers")
     method: str = required(", ".join(METHODS))
     protocol: str = own(
         "published", "published; or what our own experiments favour: recommended (frozen backbone), trained (small networks)"
     )
-    backbone: str = published("resnet50", "any timm name, or several joined by +, whose features lie side by side")
+    backbone: str = published("resnet50", "any timm name, or several joined by +: their features are concatenated")
     backbone_weights: str = published("imagenet", "imagenet (timm's own), lite (extra package), random, or the weights_file")
     weights_file: str | None = own(None, "a file of weights for the backbone, in place of backbone_weights; data/none: none")
     head: str = required("ml_decoder, linear; null: the method's published head")
     image_size: Annotated[int, Field(ge=16, le=2048)] = published(224, "side of the square images in pixels")
     weights: Literal["raw", "ema"] = assumed(
         "raw",
-        "the network that is the result, of every method alike, and that is fine-tuned; raw: as trained; ema: its moving average",
+        "the network that is fine-tuned and returned, for every method; raw: as trained; ema: its moving average",
     )
     convert: Convert
     own: Own

@@ -21,7 +21,7 @@ from stages.support.terminal import finish, opening
 @gallery_option
 @machine_options
 def command(params: Path, model: Path | None, out: Path | None, gallery: Path | None, **runtime) -> None:
-    """Score the test images: mAP with its 95 % interval, AP per class, and what the yes and no of the model are worth.
+    """Score the test images: mAP with its 95 % interval, AP per class, and how often its yes and no are right.
 
     With --gallery the page shows the test images by class and answer: right, wrong, missed, unknown.
     """

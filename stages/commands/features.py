@@ -15,12 +15,12 @@ BANK = ARTIFACTS / "features"
 @params_option
 @machine_options
 def command(params: Path, **runtime: Any) -> None:
-    """Compute the features of all images, where a stage is to train the head alone.
+    """Compute the features of all images, if a stage trains only the head.
 
-    They are those of the plain image and, where features.views is not 0, of so many strong views of features.viewed images that
-    are no test images, and with all of mirror images, from the backbone as it comes: the same for every method, ratio and seed.
-    Those that were computed before, for this set or another, are found again image by image. Where all stages train the whole
-    network, nothing is computed.
+    The backbone, as it comes, computes features of the plain image and, if features.views is not 0, of features.views strong
+    views of features.viewed images outside the test split; with `all`, of mirror images too. They are the same for every
+    method, ratio and seed. Features that were computed before, for this set or another, are reused. If all stages train the
+    whole network, this is a no-op.
     """
     from dicap.files.features import write_empty
     from dicap.plugins import plugged

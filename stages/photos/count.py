@@ -20,10 +20,10 @@ from stages.support.terminal import columns, finish, say
 def command(images: tuple[str, ...], model: Path | None, classes: tuple[str, ...], out: Path, device: str, params: Path) -> None:
     """Count how many of IMAGES show each class, with a 95 % interval; without IMAGES, the project's own unlabelled ones.
 
-    IMAGES as for `predict`. The sum of the model's chances is corrected by its errors on labelled images that it had not learnt.
-    The interval holds where those were drawn at random from the same photographs, which images that `suggest` chose are not
-    (but for --by random). Where IMAGES look unlike them a warning says so, and by_shift has another estimate. Writes OUT and
-    beside it the same as a bar chart, .svg.
+    IMAGES as for `predict`. The sum of the model's probabilities is corrected by its errors on held-out labelled images. The
+    interval is valid if those were drawn at random from the same photographs; images chosen by `suggest` are not, except with
+    --by random. A warning appears if IMAGES look out of distribution; the column by_shift then has another estimate. Writes OUT
+    and a bar chart (.svg).
     """
     from dicap.files.written import check_own, replacing_own
     from dicap.photos.count import count

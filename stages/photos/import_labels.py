@@ -33,11 +33,11 @@ SHOWN = 20  # changed images that are listed
 def command(filled: Path, new_classes: bool, params: Path) -> None:
     """Add the labels of FILLED, a table of image and labels as `suggest` writes it, and set params.yaml to use them.
 
-    Rows whose labels are empty are left out; `-` means none of the classes. With a column absent beside them, nothing is known of
-    the classes that are in neither; there `*` means all others. These images train from then on, whatever the ratio.
-    A new class is unknown in the images that were labelled before.
-    Says which labels that were there are changed. Where the data set's own labels are corrected later, these count again.
-    All labels given so far are kept in one file under labels/, named by its content: commit it with params.yaml.
+    Rows whose labels are empty are left out; `-` means none of the classes. An optional column `absent` names classes verified
+    not to be there (`*`: all others); classes in neither column are then unknown. These images train from then on, whatever the
+    ratio. A new class is unknown in the images that were labelled before. Changed labels are listed. If the data set's own
+    labels are corrected later, the correction counts. All labels given so far are kept in one file under labels/, named by its
+    content: commit it with params.yaml.
     """
     from dicap.data.format import read_index, read_meta
     from dicap.photos.readers.listing import check_names

@@ -92,7 +92,7 @@ class Iat(Section):
     rule: Literal["fixed", "matched"] = assumed(
         "fixed", "fixed: 1[p >= threshold]; matched: one that fits the label count of D_l, a rule of ours"
     )
-    threshold: Share = assumed(0.5, "of the rule fixed")
+    threshold: Share = assumed(0.5, "threshold of the rule fixed")
 
 
 class Drml(Section):
@@ -102,7 +102,7 @@ class Drml(Section):
 
     features: Literal["pretrained", "warmup"] = assumed(
         "pretrained",
-        "of the backbone as it comes, or after a warm-up on D_l; which features the published row used is not known",
+        "features of the backbone as it comes, or after a warm-up on D_l; the published row's features are not known",
     )
     rounds: Count = published(150, "epochs of the main stage")
     iterations: Count = published(100, "steps per round")
@@ -113,7 +113,7 @@ class Drml(Section):
         "the per_round closest images, or all closer than `distance`; a fixed distance depends on the number of classes",
     )
     per_round: Count = assumed(20, "images adopted per round; the paper: 10 to 20")
-    distance: Positive = published(1.0, "of the selection by distance")
+    distance: Positive = published(1.0, "largest distance with select distance")
     relation: NonNegative = published(0.2, "weight of L_R (the paper says 0.5, its code 0.2)")
     discrepancy: NonNegative = published(1.0e-5, "weight of L_DA")
     lr_joint: Positive = published(1.0e-4, "update A: projector and classifiers")
@@ -203,7 +203,7 @@ class D2l(Section):
 
     facts: ClassVar = MethodFacts(title="D2L", head="linear", ema_on=())
 
-    beta: Positive = published(0.5, "of F-beta: below 1 precision counts more")
+    beta: Positive = published(0.5, "beta of F-beta; below 1 precision counts more")
     formula: Literal["published", "standard"] = published(
         "published", "published: (1 + b^2) P R / (b P + R); standard: b^2 in the denominator"
     )

@@ -78,6 +78,7 @@ def unread(s: Settings) -> dict[str, str]:
     """The settings that change no result beside the others, by dotted key, and why."""
     facts, method = METHODS[s.method], f"the method is {s.method}"
     skipped = s.method == "drml" and s.drml.features == "pretrained"  # a backbone as it comes needs no warm-up
+    frozen = {stage for stage in ("warmup", "train") if s.trains(stage) and s.trainable(stage) == "head"}
     solved = {stage for stage in ("warmup", "train") if s.trains(stage) and s.solves(stage)}
     steps = {stage for stage in ("warmup", "train") if s.trains(stage) and stage not in solved}
     searches = ("train" in solved or s.unfreezes) and s.linear.neighbours > 0
@@ -114,7 +115,7 @@ def unread(s: Settings) -> dict[str, str]:
         # The network and its features
         (s.head != "ml_decoder", own_head, "network.decoder_dim network.decoder_ffn network.decoder_heads network.dropout"),
         (s.head != "linear", own_head, "linear.features"),
-        (not s.needs_features, "every stage trains the whole network", "features.*"),
+        (not frozen, "every stage trains the whole network", "features.*"),
         (not views_read, "no head is trained by steps on features or solved with neighbours", "features.views features.viewed"),
         (not s.features.views, "features.views is 0", "features.viewed"),
         # Solved heads

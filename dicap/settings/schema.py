@@ -351,7 +351,7 @@ class Settings(MethodSections, Common):  # pydantic takes the fields of the last
     @property
     def needs_features(self) -> bool:
         """Whether a stage is to train the head alone, and so works on features of the frozen backbone."""
-        return any(self.trains(stage) and self.trainable(stage) == "head" for stage in ("warmup", "train"))
+        return "head" in (self.warmup.trainable, self.train.trainable)
 
     @property
     def unfreezes(self) -> bool:

@@ -83,7 +83,7 @@ def code(name):
 CHANGES = {
     "imported labels": (lambda: rewrite("labels/added-0.csv", "red", "green"), {"convert"}),
     "ratio": (setting("ratio", 0.2), {"check", "split", *TRAINED, "report"}),
-    "method": (setting("method", "cap"), {"check", "features", *TRAINED, "evaluate", "report"}),
+    "method": (setting("method", "cap"), {"check", *TRAINED, "evaluate", "report"}),
     "protocol": (setting("protocol", "recommended"), ALL),
     "image_size": (setting("image_size", 64), {"check", "convert", "features", *TRAINED, "report"}),
     "an option of fine-tuning": (setting("finetune.lr", 0.5), {"check", "finetune", "report"}),

@@ -100,8 +100,9 @@ class Labels(NamedTuple):
         scores: (n, C) float32 confidences of the teachers.
         label: (n, C) int8: 1, 0, or -1 where there is no pseudo-label.
         weight: (n, C) float32; 0 where there is none.
-        quota: thresholds of the open classes.
-        knots, rates: (G,) and (C, G): the chance that a class is present by the confidence; empty where nothing is open.
+        quota: thresholds; a class in which nothing is open has none.
+        knots, rates: (G,) and, of the open classes, (C, G): the chance that a class is present by the confidence; empty where
+            nothing is open.
     """
 
     scores: NDArray
@@ -140,15 +141,14 @@ def labels_and_weights(scores: NDArray, y: NDArray, open_entries: NDArray, *, po
         open_entries: (n, C) bool: entries that have no label and are to get one.
         power: exponent of the chance of being right.
     """
-    label, weight = np.full(scores.shape, -1, np.int8), np.zeros(scores.shape, np.float32)
-    some = np.flatnonzero(open_entries.any(0))  # classes in which there is something to label
-    p, y = scores[:, some], y[:, some]
-    unlabelled = np.where(open_entries[:, some], p, np.nan)
+    unlabelled, weight = np.where(open_entries, scores, np.nan), np.zeros(scores.shape, np.float32)
     quota = quota_of(unlabelled, y)
+    label = quota.labels(unlabelled)  # NaN is neither above nor below: -1
+    some = np.flatnonzero(open_entries.any(0))  # classes in which there is something to label
     if not len(some):
         return Labels(scores, label, weight, quota, np.empty(0), np.empty((0, 0)))
-    label[:, some] = mark = quota.labels(unlabelled)  # NaN is neither above nor below: -1
-    knots, rates = rates_of_classes(p[: len(y)], y, unlabelled[open_entries.any(1)], class_shares(y))
+    p, y, mark = scores[:, some], y[:, some], label[:, some]
+    knots, rates = rates_of_classes(p[: len(y)], y, unlabelled[open_entries.any(1)][:, some], class_shares(y))
     present = np.stack([np.interp(p[:, c], knots, rates[c]) for c in range(len(some))], axis=1)
     right = np.where(mark == 1, present, 1 - present).astype(np.float32)
     weight[:, some] = np.where(mark < 0, 0, right**power)

@@ -16,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from dicap.frozen.recommended import FOLDS, POWER
 from dicap.frozen.solver import solve
 from dicap.sklearn import DiCaPClassifier, LabelledKFold
 
@@ -212,14 +213,14 @@ def test_parameters_are_settings_with_the_recommended_values():
     from dicap.settings import known_keys
 
     place = dict.fromkeys(("C", "features", "pseudo_weight", "neighbours"), "linear")
-    place |= dict.fromkeys(("folds", "power"), "calibration")
+    fixed = {"folds": FOLDS, "power": POWER}
     recommended = YAML(typ="safe").load((Path(__file__).parents[2] / "configs" / "recommended.yaml").read_text())
     ours = DiCaPClassifier().get_params()
-    assert set(place) == set(ours) - {"random_state"}
+    assert set(place) | set(fixed) == set(ours) - {"random_state"}
     for name, section in place.items():
         assert f"{section}.{name}" in known_keys()
         assert ours[name] == recommended[section].get(name, ours[name])
-    assert (ours["C"], ours["folds"]) == ("auto", 5)
+    assert ours["C"] == "auto" and fixed.items() <= ours.items()
 
 
 def test_in_a_pipeline_that_hands_on_data_frames():

@@ -76,11 +76,11 @@ def test_labels_may_lie_elsewhere_or_in_memory(fitted, raw_photos, tmp_path):
     ("arguments", "error", "words"),
     [
         (("absent",), DataError, "absent: no such folder"),
-        (("empty",), DataError, "holds no labels that are known here"),
+        (("empty",), DataError, "empty: found nothing, and no photographs"),
         (("empty", "absent.csv"), DataError, "absent.csv: no such file"),
         (("empty", {"a.png": "cat"}), DataError, "labels: found a dict"),
         (("empty", pd.DataFrame({"photo": ["a.png"]})), DataError, "^the data frame: column labels is missing"),
-        (("empty", None, {"calibration": {"folds": 4}}), SettingsError, "calibration: found a dict"),
+        (("empty", None, {"calibration": {"bins": 4}}), SettingsError, "calibration: found a dict"),
     ],
 )
 def test_bad_input_is_one_error(arguments, error, words, tmp_path, monkeypatch):

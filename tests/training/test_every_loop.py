@@ -276,7 +276,7 @@ def test_a_chance_is_counted_on_known_entries(raw_photos, tmp_path, name):
     stages = opened(folder, tiny.features(folder, tmp_path / "bank"), tmp_path, LOOPS[name])
     source, experiment = tiny.run_stages(stages, tmp_path), stages[-1][1]
     roles, s = experiment.roles, experiment.settings
-    y = experiment.labels.of(roles.est if s.calibration.source == "holdout" else roles.labelled)
+    y = experiment.labels.of(roles.est if not s.recommends else roles.labelled)
     assert load_model(source).decisions.entries == (y >= 0).sum() < y.numel()
 
 

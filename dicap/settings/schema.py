@@ -39,9 +39,9 @@ class Own(Section):
     are there, split, absent and group.
     """
 
-    format: Literal[*FORMATS] | None = own(
+    format: Literal[*FORMATS] | None = own(  # type: ignore[valid-type]
         None, "format of the labels; null: labels.csv with columns image, labels and perhaps split"
-    )  # type: ignore[valid-type]
+    )
     files: list[str] | None = own(None, "label files, below data_root; null: labels.csv, or all files of the format")
     image: str | None = own(None, "column of a table that names the images")
     labels: str | None = own(None, "column of labels")

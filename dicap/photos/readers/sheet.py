@@ -133,7 +133,8 @@ def _csv(path: Path) -> Sheet:
 
 
 def _parquet(path: Path) -> Sheet:
-    frame = pd.read_parquet(path, partitioning=None)
+    with open(path, "rb") as file:  # pyarrow's message would have the path a second time, and be cut by its length
+        frame = pd.read_parquet(file)
     places = [f"{path}: row {number}" for number in range(1, len(frame) + 1)]
     columns = [[*map(_cell, frame.iloc[:, c])] for c in range(frame.shape[1])]
     return _sheet(path, [str(name).strip() for name in frame.columns], columns, places, literal=True)

@@ -74,7 +74,7 @@ def cell(p: Population, seed: int, *, peers: bool = True) -> dict[str, Any]:
     open_entries = np.r_[y < 0, np.ones((len(rows) - n, y.shape[1]), bool)]
     axes = rotate(rows)
     changed = None if p.views is None else scaling.apply(p.views[0]) - scaling.apply(p.views[1])
-    near = teacher_rows(rows, axes, changed, min(10, len(rows) - 1))
+    near = teacher_rows(rows, changed, min(10, len(rows) - 1), axes)
     teachers = solve_teachers(near, y, fold, loss_weight=loss_weight)
     pseudo = [labels.pseudo for labels in labels_of_students(teachers, y, open_entries)]
     took("teachers")

@@ -29,18 +29,18 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
-from common import Parser, finish, gap_of_deciles
+from common import Parser, finish
 from numpy.typing import NDArray
 from populations import HELPING, Population, draw
-from sets import FIRST, populations
+from sets import FIRST, chance_gap, populations
 
 from dicap.calibration import ranks
-from dicap.calibration.quota import quota_of
+from dicap.calibration.quota import Quota, quota_of
 from dicap.frozen import logistic, recommended
-from dicap.frozen.crossfit import Pseudo, scores_out_of_fold, solve_labelled, solve_students, solve_teachers
+from dicap.frozen.crossfit import Pseudo, solve_labelled, solve_students, solve_teachers
 from dicap.frozen.folds import assign_folds, n_folds
 from dicap.frozen.loss_weight import choose_loss_weight
-from dicap.frozen.recommended import PART, labels_of_students, share_of_student, teacher_rows
+from dicap.frozen.recommended import PART, POWER, labels_and_weights, labels_of_students, share_of_student, teacher_rows
 from dicap.frozen.solver import Solution, rotate
 from dicap.metrics.ranking import mean_average_precision
 from dicap.randomness import torch_seed
@@ -82,14 +82,10 @@ def one_curve(p: NDArray, y: NDArray, p_unlabelled: NDArray, share: NDArray) -> 
     return 1 / (1 + np.exp(-odds)), np.tile(np.interp(odds, knots, rate), (p.shape[1], 1))
 
 
-def pseudo(scores: NDArray, y: NDArray, n: int, *, rates: Rates = logistic.rates_of_classes, power=2.0, half=False) -> Pseudo:
-    """`labels_and_weights` of the last n - n_l rows with something else in a step's place."""
-    p = np.where(recommended.entries_of_unlabelled(n, y), scores, np.nan)
-    label = np.where(p >= 0.5, 1, np.where(p < 0.5, 0, -1)) if half else quota_of(p, y).labels(p)
-    knots, curves = rates(scores[: len(y)], y, p[len(y) :], logistic.class_shares(y))
-    present = np.stack([np.interp(scores[:, c], knots, curves[c]) for c in range(y.shape[1])], axis=1)
-    chance = np.where(label == 1, present, 1 - present) ** power
-    return Pseudo((label == 1).astype(np.float32), np.where(label < 0, 0, chance).astype(np.float32))
+def from_one_half(p: NDArray, y: NDArray) -> Quota:
+    """In the quota's place: positive from 0.5 on, else negative."""
+    half = np.full(p.shape[1], 0.5)
+    return quota_of(p, y)._replace(tau_pos=half, tau_neg=np.nextafter(half, 0))
 
 
 class Cell:
@@ -97,6 +93,7 @@ class Cell:
 
     def __init__(self, p: Population, seed: int) -> None:
         self.p, self.y, self.n = p, p.y[: p.labelled], len(p.x)
+        self.open = recommended.entries_of_unlabelled(self.n, self.y)
         self.fold = assign_folds(self.y, min(5, p.labelled), torch_seed(seed, "folds", 0) % 2**32)
         self.map: dict[str, float] = {}
         self.student: dict[str, float] = {}
@@ -120,17 +117,15 @@ class Cell:
 
     def teach(self, neighbours: int = 10, views: bool = True) -> None:
         """Step 3."""
-        near = teacher_rows(self.rows, self.axes, self.views if views else None, min(neighbours, self.n - 1))
+        near = teacher_rows(self.rows, self.views if views else None, min(neighbours, self.n - 1), self.axes)
         self.teachers = solve_teachers(near, self.y, self.fold, loss_weight=self.loss_weight)
 
-    def learn(self, name: str, made: list[Pseudo] | None = None, **rule: Any) -> Solution:
-        """Steps 4 to 7; keeps the mAP of a variant."""
+    def learn(self, name: str, made: list[Pseudo] | None = None, *, power: float = POWER, **instead: Any) -> Solution:
+        """Steps 4 to 7, with other functions of `recommended` in place of its own; keeps the mAP of a variant."""
         if made is None:
-            with replaced(recommended, labels_and_weights=lambda s, y, _, **more: pseudo(s, y, self.n, **rule)):
-                made = labels_of_students(self.teachers, self.y, np.empty(0))  # type: ignore[assignment]
-        students = solve_students(
-            self.axes, self.y, self.fold, made, loss_weight=self.loss_weight, pseudo_weight=PART  # type: ignore[arg-type]
-        )  # fmt: skip
+            with replaced(recommended, **instead):
+                made = [labels.pseudo for labels in labels_of_students(self.teachers, self.y, self.open, power=power)]
+        students = solve_students(self.axes, self.y, self.fold, made, loss_weight=self.loss_weight, pseudo_weight=PART)
         self.student[name] = self.score(students)
         self.keep(name, students)
         return students
@@ -146,9 +141,7 @@ class Cell:
 
     def gap(self, heads: Solution) -> float:
         """How far the stated chance is off, over deciles of the test decisions."""
-        knots, rate = ranks.curve_by_rank(scores_out_of_fold(heads, self.rows, self.fold)[0], self.y)
-        present = np.interp(heads.logits(self.test)[-1].astype(np.float64), knots, rate)
-        return round(gap_of_deciles(np.maximum(present, 1 - present), (present > 0.5) == (self.p.y_test > 0)), 5)
+        return round(chance_gap(heads, self.rows, self.test, self.p, self.fold, ranks.MANY), 5)
 
     def run(self) -> dict[str, Any]:
         """Everything."""
@@ -159,13 +152,13 @@ class Cell:
         for name, values in {"mixtures": {"SHARES": (1.0,)}, "margin": {"CLEAR": 0.0}}.items():
             with replaced(recommended, **values):
                 self.keep(name, students)
-        seen, last = self.teachers.scores(), pseudo(self.teachers.scores(), self.y, self.n)
         known = [np.where((self.fold == k)[:, None], np.float32(-1), self.y) for k in range(n_folds(self.fold))]
-        self.learn("pairs of folds", [*(pseudo(seen, y, self.n) for y in known), last])
-        for name, rule in {"weights": {"power": 0.0}, "square": {"power": 1.0}, "quota": {"half": True}}.items():
+        seen = self.teachers.scores()
+        self.learn("pairs of folds", [labels_and_weights(seen, y, self.open).pseudo for y in (*known, self.y)])
+        for name, rule in {"weights": {"power": 0.0}, "square": {"power": 1.0}, "quota": {"quota_of": from_one_half}}.items():
             self.learn(name, **rule)
         for name, rates in {"share and rank": one_curve, **{name: rates_without(name) for name in FEATURES}}.items():
-            self.learn(name, rates=rates)
+            self.learn(name, rates_of_classes=rates)
         for name, teacher in {"neighbours": {"neighbours": 0}, **({"views": {"views": False}} if self.p.views else {})}.items():
             self.teach(**teacher)
             self.learn(name)

@@ -61,7 +61,7 @@ def fit(
     if open_entries is None:
         open_entries = entries_of_unlabelled(len(rows), y)
     rotated = rotate(rows)
-    teachers = solve_teachers(teacher_rows(rows, rotated, views, neighbours), y, fold, loss_weight=loss_weight)
+    teachers = solve_teachers(teacher_rows(rows, views, neighbours, rotated), y, fold, loss_weight=loss_weight)
     labels = labels_of_students(teachers, y, open_entries, power=power)
     weight = PART if pseudo_weight == "auto" else pseudo_weight
     pseudo = [each.pseudo for each in labels]
@@ -76,18 +76,19 @@ def fit(
 # -- 3. Teacher
 
 
-def teacher_rows(rows: NDArray, rotated: PrincipalAxes, views: NDArray | None, neighbours: int) -> NDArray:
+def teacher_rows(rows: NDArray, views: NDArray | None, neighbours: int, rotated: PrincipalAxes | None = None) -> NDArray:
     """Rows (n, r) averaged with those of their nearest neighbours; where there is no neighbour to ask, the rows themselves.
 
     Args:
-        rows: (n, D); rotated: `rotate` of them.
+        rows: (n, D).
         views: (m, D) differences between some of the rows and other views of them: neighbours are looked for in a metric in
             which views of one image are near each other.
         neighbours: nearest rows that count; 0: none.
+        rotated: `rotate` of the rows, where it is there; it is looked at without views alone.
     """
     if not neighbours:
         return rows
-    return averaged(rotated if views is None else in_metric_of_views(rows, views), neighbours)
+    return averaged(in_metric_of_views(rows, views) if views is not None else rotated or rotate(rows), neighbours)
 
 
 # -- 4. Correctness out of fold; 5. Labels and weights

@@ -21,7 +21,7 @@ from dicap.frozen import recommended
 from dicap.frozen.crossfit import scores_out_of_fold, solve_teachers
 from dicap.frozen.loops.solved import Problem, Students, chosen_loss_weight, record_choice
 from dicap.frozen.recommended import PART, Fit, Labels
-from dicap.frozen.solver import Solution, rotate
+from dicap.frozen.solver import Solution
 from dicap.methods.base import Method, Refresh
 from dicap.methods.rules import thresholds_of
 from dicap.network import attach_backbone
@@ -79,7 +79,7 @@ def first_refresh(experiment: Experiment, network: nn.Module, folder: Path, sour
     """The pseudo-labels that `train` is going to make, recorded under `folder`; returns the shares of the labels."""
     phase, experiment = experiment.method.main(experiment.roles), experiment.on_bank()
     p = Problem.of(experiment, experiment.place(network), phase)
-    rows = recommended.teacher_rows(p.all_rows, rotate(p.all_rows), p.views, experiment.settings.linear.neighbours)
+    rows = recommended.teacher_rows(p.all_rows, p.views, experiment.settings.linear.neighbours)
     # Those of the fold students too, as in `train`: by fewer products at once the last digits would be others.
     teachers = solve_teachers(rows, p.y, p.fold, loss_weight=chosen_loss_weight(source))
     labels = recommended.labels_and_weights(teachers.scores(), p.y, recommended.entries_of_unlabelled(len(rows), p.y))

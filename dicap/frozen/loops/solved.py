@@ -59,8 +59,9 @@ def train(run: Trainer, network: nn.Module) -> None:
     run.begin_with(students, {"raw": network}, phase, eval_every=1)
     for _ in run.epochs:
         # (1) - (3) rates, thresholds, pseudo-labels and weights; (4) L = L_sup + L_pseudo at its minimum
-        rows, rotated = problem.all_rows, rotate(problem.all_rows)
-        near = teacher_rows(rows, rotated, problem.views, linear.neighbours)
+        rows = problem.all_rows
+        rotated = rotate(rows)
+        near = teacher_rows(rows, problem.views, linear.neighbours, rotated)
         teachers = solve_teachers(near, problem.y, problem.fold, loss_weight=loss_weight)
         with run.meter.timing("refresh"):
             refresh = run.record_refresh(run.method.refresh(HeadTeacher(problem, teachers.scores()), run.experiment.roles))

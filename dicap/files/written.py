@@ -45,8 +45,12 @@ def check_own_folder(path: Path) -> None:
 
 
 def written_below(folder: Path) -> set[str]:
-    """The files that commands wrote into a folder, relative to it."""
-    return {*_noted(folder / NOTE), *_noted(folder / FOLDER_NOTE)}
+    """The files that commands wrote into a folder, relative to it; not one of another size by now, which somebody else wrote.
+
+    A copy of the folder has other times of change.
+    """
+    noted = _noted(folder / NOTE) | _noted(folder / FOLDER_NOTE)
+    return {name for name, mark in noted.items() if os.path.lexists(folder / name) and _mark(folder / name)[0] == mark[0]}
 
 
 @contextmanager

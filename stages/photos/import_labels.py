@@ -69,7 +69,16 @@ def command(filled: Path, new_classes: bool, params: Path) -> None:
     if names:  # nobody was asked for them in the images that were labelled before
         before = {image: labels.among(classes) for image, labels in before.items()}
     marks = marks_of(settings, given)
-    given = {image: replace(labels, **marks.get(image, {})) for image, labels in given.items()}
+    other = [
+        image
+        for image, labels in given.items()
+        if labels.photo and marks.get(image, {}).get("photo") not in (None, "", labels.photo)
+    ]
+    if other:  # a list of another folder, or of before a photograph was exchanged
+        say(f"note: left out, since another photograph has the name by now: {len(other)} (the first: {min(other)})")
+    given = {image: replace(labels, **marks.get(image, {})) for image, labels in given.items() if image not in other}
+    if not given:
+        raise DataError(f"{filled}: all its labels were given to other photographs of these names; label the ones that are here")
     fresh = {image: labels.after(before.get(image)) for image, labels in given.items()}
     told = {image: labels.after(labelled.get(image)) for image, labels in given.items()}  # as `convert` will have it
     changed, confirmed = compared(told, labelled, classes)

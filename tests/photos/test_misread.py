@@ -9,7 +9,9 @@ from PIL import Image
 
 from dicap.data.sources import base
 from dicap.data.sources.base import Rejected, read_rgb
+from dicap.data.sources.files import list_others
 from dicap.errors import DataError
+from dicap.files.written import replacing_own
 from dicap.photos.survey import survey
 from dicap.settings import Own
 from photos.awkward import HEIC
@@ -62,6 +64,30 @@ def test_a_missing_image_is_no_other_folders_image_of_the_same_name(tmp_path):
 
 
 VOC = "<annotation><filename>{0}.png</filename><object><name>{1}</name></object></annotation>"
+
+
+def test_a_table_of_ones_own_where_a_command_wrote_one_is_seen(tmp_path):
+    with replacing_own(tmp_path / "labels.csv") as temporary:
+        temporary.write_text("image,class,probability,decision\n")
+    assert list_others(tmp_path) == []
+    (tmp_path / "labels.csv").unlink()
+    (tmp_path / "labels.csv").write_text("image,labels\na.png,cat\n")
+    assert list_others(tmp_path) == ["labels.csv"]
+
+
+@pytest.mark.parametrize("encoding", ["gbk", "shift_jis", "nonsense"])
+def test_an_encoding_that_is_not_read_is_one_line(tmp_path, encoding):
+    (tmp_path / "a.xml").write_bytes(f'<?xml version="1.0" encoding="{encoding}"?><annotation/>'.encode())
+    with pytest.raises(DataError, match="a.xml: not readable as XML"):
+        read(tmp_path, Own())
+
+
+def test_half_of_a_surrogate_pair_is_no_name(tmp_path):
+    image(tmp_path / "a.png")
+    content = {"images": [{"id": 1, "file_name": "a\ud800.png"}], "categories": [{"id": 1, "name": "cat"}]}
+    (tmp_path / "a.json").write_text(json.dumps(content | {"annotations": [{"image_id": 1, "category_id": 1}]}))
+    with pytest.raises(DataError, match="is no name of a file"):
+        read(tmp_path, Own())
 
 
 @pytest.mark.parametrize(

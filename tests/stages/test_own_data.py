@@ -113,6 +113,18 @@ def test_labels_that_do_not_fit_change_nothing(project, text, message):
     assert (project.folder / "params.yaml").read_text() == before and not (project.folder / "labels").exists()
 
 
+def test_labels_of_another_photograph_of_the_name_are_left_out(project):
+    """A list of imported labels knows its photographs: one of another folder is none for these."""
+    elsewhere = "unlabeled-000.png,red,?,0123456789abcdef\n"
+    (project.folder / "old.csv").write_text(f"image,labels,was,photo\n{elsewhere}")
+    assert "given to other photographs" in project.refused("import-labels", "old.csv")[1]
+    assert not (project.folder / "labels").exists()
+    (project.folder / "old.csv").write_text(f"image,labels,was,photo\n{elsewhere}unlabeled-001.png,blue,?,\n")
+    assert "left out" in project.done("import-labels", "old.csv")
+    (added,) = (project.folder / "labels").iterdir()
+    assert given_in(added) == ["image,labels", "unlabeled-001.png,blue"]
+
+
 def test_init_data_looks_and_writes_settings_that_run(project, tmp_path):
     photos = tiny.photographs(tmp_path / "mine", {"train": 20})
     (photos / "more").mkdir()

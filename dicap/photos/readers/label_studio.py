@@ -17,7 +17,7 @@ def is_export(path: Path) -> bool:
     content = read_json(path)
     try:
         return isinstance(content, list) and isinstance(_image(content[0].get("data", content[0])), str)
-    except (IndexError, TypeError, AttributeError, StopIteration):
+    except (IndexError, TypeError, AttributeError, StopIteration, ValueError):
         return False
 
 
@@ -39,7 +39,9 @@ def read(root: Path, own: Own) -> Listing:
                 image = _file(_image(task["data"]), here)
                 rows.append(Row(image, _chosen(answers, said, own.answers, where), where=where))
                 differ += len({*said}) > 1
-            except (KeyError, TypeError, AttributeError, StopIteration):
+            except DataError:
+                raise
+            except (KeyError, TypeError, AttributeError, StopIteration, ValueError):  # the last: an address that is none
                 raise DataError(
                     f"{where} names no image, or holds no answers; export the project as JSON, not as JSON-MIN"
                 ) from None

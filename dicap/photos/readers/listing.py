@@ -314,7 +314,11 @@ class Finder:
             return False
 
     def _in_place(self, name: str, folders: Iterable[Path]) -> Path | None:
-        if "\0" in name or len(os.fsencode(name.rpartition("/")[2])) > LONGEST:
+        try:
+            is_name = "\0" not in name and len(os.fsencode(name.rpartition("/")[2])) <= LONGEST
+        except UnicodeEncodeError:  # half of a surrogate pair, which JSON can hold
+            is_name = False
+        if not is_name:
             raise DataError(f"{name[:60]!r} is no name of a file; correct it")
         simple = name.strip().replace("\\", "/").lstrip("/")
         if ".." in simple.split("/"):

@@ -134,7 +134,10 @@ def _csv(path: Path) -> Sheet:
 
 def _parquet(path: Path) -> Sheet:
     with open(path, "rb") as file:  # pyarrow's message would have the path a second time, and be cut by its length
-        frame = pd.read_parquet(file)
+        try:
+            frame = pd.read_parquet(file)
+        except ValueError as error:  # of pyarrow, or of what pandas keeps in the metadata
+            raise DataError(f"{path}: not readable ({first_line(error)}); write it again") from None
     places = [f"{path}: row {number}" for number in range(1, len(frame) + 1)]
     columns = [[*map(_cell, frame.iloc[:, c])] for c in range(frame.shape[1])]
     return _sheet(path, [str(name).strip() for name in frame.columns], columns, places, literal=True)

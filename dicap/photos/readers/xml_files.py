@@ -94,7 +94,9 @@ def _parse(path: Path) -> ElementTree.Element:
         if b"<!ENTITY" in text or b"<!DOCTYPE" in text:  # entities can grow without bound; no such tool writes them
             raise DataError(f"{path}: declares a document type, which annotations have no need of; export it again")
         return ElementTree.fromstring(text)
-    except (ElementTree.ParseError, OSError) as error:
+    except DataError:
+        raise
+    except (ElementTree.ParseError, OSError, LookupError, ValueError) as error:  # the last two: of its encoding
         raise DataError(f"{path}: not readable as XML ({error}); export it again") from None
 
 

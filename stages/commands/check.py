@@ -7,6 +7,7 @@ import click
 
 from dicap import __version__
 from dicap.errors import SettingsError
+from dicap.settings import Resolved
 from dicap.settings.catalogue import NAMED_WEIGHTS
 from stages.support.common import params_option, resolve_and_warn
 from stages.support.terminal import finish
@@ -30,7 +31,19 @@ def command(params: Path) -> None:
             f"{resolved.origins['backbone_weights']}: backbone_weights: found {settings.backbone_weights!r}, allowed are "
             f"{', '.join(NAMED_WEIGHTS)}; set weights_file to a file, so that DVC sees it change"
         )
+    _check_backbone(resolved, params)
     finish("check", {"settings": str(params)}, ["dicap-stage convert"])
+
+
+def _check_backbone(resolved: Resolved, params: Path) -> None:
+    """Raise SettingsError where a backbone or weights that `params` names cannot be built or read. timm takes seconds to load."""
+    settings, origins = resolved.settings, resolved.origins
+    if params.name in (origins["backbone"], origins["backbone_weights"]):
+        from dicap.network.backbone import create_backbone
+
+        weights = "random" if settings.backbone_weights == "imagenet" else settings.backbone_weights  # nothing is fetched here
+        network = settings.network
+        create_backbone(settings.backbone, weights, network.stride, settings.image_size, network.tokens)
 
 
 def _check_version() -> None:

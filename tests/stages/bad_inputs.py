@@ -121,18 +121,18 @@ SETTINGS = [
     Case("a mistake, before DVC removes anything", "check", wrong(ratio="half"), code=2),
     Case("a head for a method with its own network", "warmup", wrong(method="bbam", head="linear"), code=2),
     Case(
-        "a stride that the network does not support", "warmup", wrong(backbone="test_vit", network__stride=8), code=2, vague=True
+        "a stride that the network does not support", "check", wrong(backbone="test_vit", network__stride=8), code=2, vague=True
     ),
-    Case("a class token of a network that has none", "warmup", wrong(network__tokens="class_and_mean"), code=2),
-    Case("weights that are a folder", "warmup", wrong(backbone_weights="photos"), code=2),
+    Case("a class token of a network that has none", "check", wrong(network__tokens="class_and_mean"), code=2),
+    Case("weights that are a folder", "check", wrong(weights_file="photos"), code=2),
     Case(
         "weights that are a text",
-        "warmup",
-        both(wrong(backbone_weights="w.safetensors"), written("w.safetensors", "hello")),
+        "check",
+        both(wrong(weights_file="w.safetensors"), written("w.safetensors", "hello")),
         code=2,
         vague=True,
     ),
-    Case("weights that are a pickle", "warmup", both(wrong(backbone_weights="w.pth"), pickled("w.pth")), code=2),
+    Case("weights that are a pickle", "check", both(wrong(weights_file="w.pth"), pickled("w.pth")), code=2),
     Case("ratio above 1", "split", wrong(ratio=1.5), code=2),
     Case("a ratio that leaves nothing", "split", wrong(ratio=0.01), code=2),
     Case("a value in the place of a section", "train", wrong(train=3), code=2),

@@ -46,5 +46,5 @@ def out_of_memory(error: BaseException) -> str | None:
     """What an error says of memory that does not suffice; None where it is another error."""
     if isinstance(error, MemoryError):
         return first_line(error)
-    found = _TOO_LITTLE.search(str(error))
-    return found and found[0]
+    match = _TOO_LITTLE.search(str(error))
+    return match and match[0]

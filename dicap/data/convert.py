@@ -67,9 +67,9 @@ def convert(
             raise DataError(f"{raw.dataset}: image {name!r} is listed {count} times; keep one")
     with replacing_folder(destination) as scratch, _trouble(destination):
         cache = None if known is None else _store(known, raw, image_size, code)
-        found = _results(raw, image_size, workers, cache)
-        shown = progress(found, desc=f"convert {raw.dataset}", total=len(raw.items), unit="image")
-        with closing(found), closing(shown):
+        results = _results(raw, image_size, workers, cache)
+        shown = progress(results, desc=f"convert {raw.dataset}", total=len(raw.items), unit="image")
+        with closing(results), closing(shown):
             sizes, rejected = _write_pixels(shown, scratch, image_size)
         _judge(raw, rejected, max_rejected, destination)
         meta = _describe(raw, sizes, rejected, scratch, image_size)
@@ -109,13 +109,13 @@ def _results(raw: RawSet, image_size: int, workers: int | None, cache: ContentSt
     cache.add(keys[rows], values)
 
 
-def _write_pixels(found: Iterator[Result], folder: Path, image_size: int) -> tuple[list[tuple[int, int]], dict[int, str]]:
+def _write_pixels(results: Iterator[Result], folder: Path, image_size: int) -> tuple[list[tuple[int, int]], dict[int, str]]:
     """Write the images as one array; (width, height) of the original of each, and {row: reason} of those rejected."""
     sizes: list[tuple[int, int]] = []
     rejected: dict[int, str] = {}
     with (folder / files.ARRAY).open("wb") as file:
         file.write(npy_header((0,), np.uint8))
-        for row, result in enumerate(found):
+        for row, result in enumerate(results):
             if result.reason is not None:
                 rejected[row] = result.reason
                 continue

@@ -121,8 +121,8 @@ def read_meta(folder: Path) -> dict[str, Any]:
     except (ValueError, OSError) as error:
         raise DataError(f"{path}: not readable ({error}); run `dicap-stage convert` again") from None
     if not isinstance(meta, dict) or meta.get("schema") not in (SCHEMA, PARTIAL_SCHEMA):
-        found = meta.get("schema") if isinstance(meta, dict) else None
-        raise DataError(f"{path}: schema is {found!r}, expected {SCHEMA}; run `dicap-stage convert` again")
+        schema = meta.get("schema") if isinstance(meta, dict) else None
+        raise DataError(f"{path}: schema is {schema!r}, expected {SCHEMA}; run `dicap-stage convert` again")
     missing = [key for key in META_KEYS if key not in meta]
     if missing:
         raise DataError(f"{path}: {missing[0]} is missing; run `dicap-stage convert` again")

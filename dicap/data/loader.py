@@ -155,11 +155,11 @@ class _Steps(Dataset):
         return len(self._steps)
 
     def __getitem__(self, step: int) -> dict[str, torch.Tensor]:
-        found = {}
+        batches = {}
         for request in self._steps[step]:
             views = render_batch(self._store.pixels(request.rows), request.view, draws(*self._counters, request))
-            found[request.key] = torch.from_numpy(views).movedim(-1, -3)
-        return found
+            batches[request.key] = torch.from_numpy(views).movedim(-1, -3)
+        return batches
 
 
 def _one_thread(_worker: int) -> None:

@@ -55,9 +55,9 @@ class Store:
         """
         folder = Path(folder)
         meta = files.read_meta(folder)
-        n, found = sum(meta["counts"].values()), files.index_rows(folder)
-        if found != n:
-            raise DataError(f"{folder / files.INDEX}: {found} rows, meta.json counts {n}; run `dicap-stage convert` again")
+        n, rows = sum(meta["counts"].values()), files.index_rows(folder)
+        if rows != n:
+            raise DataError(f"{folder / files.INDEX}: {rows} rows, meta.json counts {n}; run `dicap-stage convert` again")
         size = int(meta["image_size"])
         if image_size not in (None, size):
             raise SettingsError(

@@ -20,8 +20,8 @@ def make_room(path: Path, *, folder: bool) -> None:
     except (FileExistsError, NotADirectoryError):
         raise DataError(f"{path.parent}: a file stands where a folder is needed; move it away") from None
     if path.exists() and path.is_dir() != folder:
-        found, needed = ("a file", "a folder") if folder else ("a folder", "a file")
-        raise DataError(f"{path}: {found} stands where {needed} is to be written; move it away")
+        present, needed = ("a file", "a folder") if folder else ("a folder", "a file")
+        raise DataError(f"{path}: {present} stands where {needed} is to be written; move it away")
 
 
 @contextmanager

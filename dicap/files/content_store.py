@@ -26,10 +26,10 @@ UNUSED_DAYS = 30  # a store that nobody opened for so long is removed
 
 def digest(*parts: bytes | memoryview) -> bytes:
     """16 bytes that name these parts, one behind the other."""
-    found = blake2b(digest_size=16)
+    digest = blake2b(digest_size=16)
     for part in parts:
-        found.update(part)
-    return found.digest()
+        digest.update(part)
+    return digest.digest()
 
 
 class ContentStore:

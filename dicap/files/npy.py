@@ -43,6 +43,6 @@ def open_npy(path: Path, again: str, dtype: type | None = None, shape: tuple[int
     fits = array.dtype == dtype and array.ndim == len(shape)
     if not fits or any(want is not None and want != have for want, have in zip(shape, array.shape, strict=True)):
         wanted = "x".join("?" if size is None else str(size) for size in shape)
-        found = "x".join(map(str, array.shape))
-        raise DataError(f"{path}: holds {found} {array.dtype}, meta.json says {wanted} {np.dtype(dtype).name}; {again}")
+        sizes = "x".join(map(str, array.shape))
+        raise DataError(f"{path}: holds {sizes} {array.dtype}, meta.json says {wanted} {np.dtype(dtype).name}; {again}")
     return array

@@ -39,8 +39,8 @@ def check_own_folder(path: Path) -> None:
     make_room(path, folder=True)
     if not path.exists():
         return
-    noted, found = _noted(path / FOLDER_NOTE), _marks(path)
-    if strange := [name for name, mark in found.items() if noted.get(name) != mark]:
+    noted, marks = _noted(path / FOLDER_NOTE), _marks(path)
+    if strange := [name for name, mark in marks.items() if noted.get(name) != mark]:
         raise not_own(path / strange[0])
 
 
@@ -96,12 +96,12 @@ def _mark(path: Path) -> list[int]:
 
 def _marks(folder: Path) -> dict[str, list[int]]:
     """Of all that is no folder below a folder, but the note; links to folders included."""
-    found = {}
+    marks = {}
     for place, folders, names in os.walk(folder):
         links = [name for name in folders if os.path.islink(os.path.join(place, name))]
         for path in (Path(place, name) for name in (*names, *links)):
-            found[path.relative_to(folder).as_posix()] = _mark(path)
-    return {name: mark for name, mark in found.items() if name not in (NOTE, FOLDER_NOTE)}
+            marks[path.relative_to(folder).as_posix()] = _mark(path)
+    return {name: mark for name, mark in marks.items() if name not in (NOTE, FOLDER_NOTE)}
 
 
 def not_own(path: Path) -> DataError:

@@ -35,8 +35,8 @@ class BankFeatures:
     ) -> Iterator[dict[str, Tensor]]:
         """(B, D, g, g) float32."""
         for requests in steps[start:]:
-            found = {r.key: self.bank.request(r, seed=self.seed, stage=stage, epoch=epoch) for r in requests}
-            yield {key: bank.as_maps(runtime.put(features)) for key, features in found.items()}
+            batches = {r.key: self.bank.request(r, seed=self.seed, stage=stage, epoch=epoch) for r in requests}
+            yield {key: bank.as_maps(runtime.put(features)) for key, features in batches.items()}
 
     def scoring(self, runtime: Runtime, rows: np.ndarray, weak: tuple[str, int] | None) -> Iterator[tuple[np.ndarray, Tensor]]:
         """(b, D, g, g) float32."""

@@ -31,11 +31,11 @@ def in_metric_of_views(x: NDArray, difference: NDArray) -> PrincipalAxes:
     largest = np.abs(difference).max(initial=0)
     if not np.isfinite(largest):
         raise ValueError("views: their features are too far from those of the samples")
-    found = rotate(difference / (largest or 1))  # their squares neither overflow nor vanish
-    spread = np.square(found.coordinates, dtype=np.float64).sum(0)
-    shrunk = (1 / np.sqrt(1 + VIEWS * len(found.axes) * spread / (spread.sum() or 1)) - 1).astype(np.float32)
-    rotated = rotate(x + (x @ found.axes * shrunk) @ found.axes.T)
-    return rotated._replace(axes=rotated.axes + (found.axes * shrunk) @ (found.axes.T @ rotated.axes))
+    differences = rotate(difference / (largest or 1))  # their squares neither overflow nor vanish
+    spread = np.square(differences.coordinates, dtype=np.float64).sum(0)
+    shrunk = (1 / np.sqrt(1 + VIEWS * len(differences.axes) * spread / (spread.sum() or 1)) - 1).astype(np.float32)
+    rotated = rotate(x + (x @ differences.axes * shrunk) @ differences.axes.T)
+    return rotated._replace(axes=rotated.axes + (differences.axes * shrunk) @ (differences.axes.T @ rotated.axes))
 
 
 def principal_components(x: NDArray | PrincipalAxes, count: int = COMPONENTS) -> NDArray:
@@ -52,8 +52,8 @@ def affinity(x: NDArray, k: int) -> sparse.csr_matrix:
     n, k = len(x), min(k, len(x) - 1)
     length = np.linalg.norm(x, axis=1, keepdims=True)
     unit = x / np.where(length > 0, length, 1)
-    found = by_inverted_lists(unit, k) if n > EXACT else None
-    columns, cosine = found or by_all_pairs(unit, k)
+    nearest = by_inverted_lists(unit, k) if n > EXACT else None
+    columns, cosine = nearest or by_all_pairs(unit, k)
     weights = np.maximum(cosine, 0) ** POWER
     w = sparse.csr_matrix((weights.ravel(), (np.repeat(np.arange(n), k), columns.ravel())), shape=(n, n))
     w = w + w.T

@@ -78,8 +78,8 @@ def quota(
     Returns:
         labels (N, C) int8; the thresholds between which entries do not train; the number of guarded classes, ().
     """
-    found = quota_of(p.cpu().numpy(), y.cpu().numpy(), eta_pos=eta_pos, eta_neg=eta_neg)
-    threshold, tau_pos, tau_neg, n_pos, n_neg, there = (torch.from_numpy(part).to(p.device) for part in found)
+    quota = quota_of(p.cpu().numpy(), y.cpu().numpy(), eta_pos=eta_pos, eta_neg=eta_neg)
+    threshold, tau_pos, tau_neg, n_pos, n_neg, there = (torch.from_numpy(part).to(p.device) for part in quota)
     guarded = ~there
     active = torch.ones_like(guarded) if unseen != "mask" else ~guarded
 

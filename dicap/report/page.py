@@ -76,19 +76,19 @@ def build_report(
     The bytes depend only on the arguments: no date, no machine, no random ids.
     Raises DataError naming the file that is missing or damaged.
     """
-    found = evidence.gather(artifacts)
+    run = evidence.gather(artifacts)
     pictures: dict[str, str] = {}
     if dataset is not None and (Path(dataset) / "meta.json").exists():
-        pictures = squares(Path(dataset), [row["id"] for row in found.examples.to_dict("records")])
+        pictures = squares(Path(dataset), [row["id"] for row in run.examples.to_dict("records")])
     with replacing_folder(Path(out)) as folder:
         (folder / "figures").mkdir()
-        if len(found.weights):  # for dvc plots, which cannot read Parquet
+        if len(run.weights):  # for dvc plots, which cannot read Parquet
             columns = ["epoch", "left", "right", "r_pos", "optimal_r_pos", "n_pos", "n_neg", "optimal_n"]
-            last = _last(found.weights).reindex(columns=columns)
+            last = _last(run.weights).reindex(columns=columns)
             last.to_csv(folder / "curve.csv", index=False, float_format="%.6g", lineterminator="\n")
         sections = []
         with style.house_style():
-            for section in sections_of(found, settings):
+            for section in sections_of(run, settings):
                 drawn = []
                 for drawing in section.drawings:
                     svg = style.to_svg(drawing.draw())
@@ -101,10 +101,10 @@ def build_report(
             styles=["base.css", "figures.css", "page.css"],
             scripts=["tables.js", "enlarge.js"],
             style_attributes=True,  # those of the figures and bars
-            summary=summary(found, settings),
+            summary=summary(run, settings),
             sections=sections,
-            gallery=gallery(found, pictures),
-            classes=class_rows(found),
+            gallery=gallery(run, pictures),
+            classes=class_rows(run),
             settings=setting_groups(settings, unread),
             environment=environment,
         )
@@ -113,18 +113,18 @@ def build_report(
     return Path(out) / "index.html"
 
 
-def sections_of(found: Evidence, settings: dict[str, Any]) -> Iterator[Section]:
+def sections_of(run: Evidence, settings: dict[str, Any]) -> Iterator[Section]:
     """The page's parts in reading order, each with its drawings or with the reason for having none."""
-    if found.history.empty or found.has_epochs:  # a head that was solved has no way there to draw
-        yield _learning(found)
-    yield _calibration(found, settings)
-    yield _pseudo_labels(found, settings)
-    yield _result(found)
+    if run.history.empty or run.has_epochs:  # a head that was solved has no way there to draw
+        yield _learning(run)
+    yield _calibration(run, settings)
+    yield _pseudo_labels(run, settings)
+    yield _result(run)
 
 
-def summary(found: Evidence, settings: dict[str, Any]) -> dict[str, Any]:
+def summary(run: Evidence, settings: dict[str, Any]) -> dict[str, Any]:
     """What the top of the page says: names, the score with its interval, the steps to it, the sizes of the parts."""
-    metrics = found.metrics
+    metrics = run.metrics
     steps = [("after warm-up", metrics.get("map_warmup")), ("after the main stage", metrics.get("map_train"))]
     steps = [(name, value) for name, value in [*steps, ("final", metrics.get("map"))] if value is not None]
     low, high = metrics.get("map_low"), metrics.get("map_high")
@@ -134,13 +134,13 @@ def summary(found: Evidence, settings: dict[str, Any]) -> dict[str, Any]:
     def place(value: float) -> float:
         return round(100 * (value - start) / (end - start), 2)
 
-    total, of = sum(found.roles.values()), roles_of(settings)
-    labelled = sum(found.roles.get(role, 0) for role in ("sup", "est"))
+    total, of = sum(run.roles.values()), roles_of(settings)
+    labelled = sum(run.roles.get(role, 0) for role in ("sup", "est"))
     return {
         "title": METHODS[settings["method"]].title,
         "dataset": "own images" if settings["dataset"] == OWN else settings["dataset"],
         "warnings": list(metrics.get("warnings", [])),
-        "ratio": labelled / max(1, total - found.roles.get("test", 0)) if total else settings["ratio"],
+        "ratio": labelled / max(1, total - run.roles.get("test", 0)) if total else settings["ratio"],
         **{key: settings[key] for key in ("seed", "backbone", "head", "image_size")},
         "map": metrics.get("map"),
         "headline": headline(metrics),
@@ -150,8 +150,8 @@ def summary(found: Evidence, settings: dict[str, Any]) -> dict[str, Any]:
         "band": None if low is None or high is None else (place(low), round(place(high) - place(low), 2)),
         "steps": [(name, value, place(value)) for name, value in steps],
         "n_classes": metrics.get("n_classes"),
-        "remarks": list(_remarks(metrics, found.has_epochs)),
-        "roles": [(role, of[role], n, round(100 * n / total, 3)) for role, n in found.roles.items() if n],
+        "remarks": list(_remarks(metrics, run.has_epochs)),
+        "roles": [(role, of[role], n, round(100 * n / total, 3)) for role, n in run.roles.items() if n],
     }
 
 
@@ -165,13 +165,13 @@ def _holds_out(settings: dict[str, Any]) -> bool:
     return holds_out(settings["method"], settings["protocol"])
 
 
-def gallery(found: Evidence, pictures: dict[str, str]) -> list[tuple[str, list[tuple[str, int, list[dict[str, Any]]]]]]:
+def gallery(run: Evidence, pictures: dict[str, str]) -> list[tuple[str, list[tuple[str, int, list[dict[str, Any]]]]]]:
     """Test images with their answers, where there are pictures: of each class its kinds, each with heading, number and images.
 
     An image is a row of `Evidence.examples` with its picture.
     """
     groups: dict[str, dict[str, list[dict[str, Any]]]] = {}
-    rows: list[Any] = found.examples.to_dict("records")
+    rows: list[Any] = run.examples.to_dict("records")
     for row in rows:
         if row["id"] in pictures:
             kinds = groups.setdefault(row["class"], {kind: [] for kind in KINDS})
@@ -182,10 +182,10 @@ def gallery(found: Evidence, pictures: dict[str, str]) -> list[tuple[str, list[t
     ]
 
 
-def class_rows(found: Evidence) -> list[dict[str, Any]]:
+def class_rows(run: Evidence) -> list[dict[str, Any]]:
     """One row per class for the table, best first: average precision, support, what a yes is worth, the last thresholds."""
-    frame = found.per_class.sort_values(["ap", "class"], ascending=[False, True], kind="stable")
-    last = _last(found.thresholds)
+    frame = run.per_class.sort_values(["ap", "class"], ascending=[False, True], kind="stable")
+    last = _last(run.thresholds)
     bands = {} if last.empty else last.set_index("class")[["tau_neg", "tau_pos", "crossed"]].to_dict("index")
     rows = []
     for row in frame.to_dict("records"):
@@ -239,8 +239,8 @@ def _remarks(metrics: dict[str, Any], has_epochs: bool = True) -> Iterator[str]:
         yield f"{empty} {'class has' if empty == 1 else 'classes have'} no positive test image: {rule}."
 
 
-def _learning(found: Evidence) -> Section:
-    history, drawings = found.history, []
+def _learning(run: Evidence) -> Section:
+    history, drawings = run.history, []
     if history[["map_raw", "map_ema"]].notna().any(axis=None):
         caption = "Mean average precision on the test images after each epoch; it selects nothing."
         drawings.append(Drawing("scores", "mAP by epoch", caption, lambda: learning.scores(history)))
@@ -250,16 +250,16 @@ def _learning(found: Evidence) -> Section:
         drawings.append(Drawing("losses", "Losses by epoch", caption, lambda: learning.losses(history)))
     if history[[f"grad_{term}" for term in ledger.TERMS]].notna().any(axis=None):
         caption = "Norm of each term's gradient on the first batch of each epoch, as a share of their sum; dotted, 1 %. "
-        caption += " ".join(_what_acts(found))
+        caption += " ".join(_what_acts(run))
         drawings.append(Drawing("gradients", "What acts", caption, lambda: learning.gradients(history)))
     note = "" if drawings else "No stage of this run wrote a history.csv, so there is nothing to draw."
     return Section("learning", "Learning", drawings, note)
 
 
-def _what_acts(found: Evidence) -> Iterator[str]:
+def _what_acts(run: Evidence) -> Iterator[str]:
     """A sentence a stage: the mean shares of its terms, and which of them hardly act."""
     for stage, name in STAGE_NAMES.items():
-        rows: list[Any] = found.of_stage(stage).to_dict("records")
+        rows: list[Any] = run.of_stage(stage).to_dict("records")
         shares = pd.DataFrame(map(ledger.shares, rows)).mean()
         if len(shares):
             parts = [f"{ledger.TERMS[str(term)]} {ledger.percent(share)}" for term, share in shares.items()]
@@ -267,8 +267,8 @@ def _what_acts(found: Evidence) -> Iterator[str]:
             yield from (f"{ledger.TERMS[str(term)].capitalize()} hardly acts." for term in shares.index[shares < ledger.HARDLY])
 
 
-def _calibration(found: Evidence, settings: dict[str, Any]) -> Section:
-    title, weights = "Correctness of confidences", found.weights
+def _calibration(run: Evidence, settings: dict[str, Any]) -> Section:
+    title, weights = "Correctness of confidences", run.weights
     if weights.empty:
         return Section("calibration", title, note=_why_none(settings, "no correctness rates are estimated"))
     last = _last(weights)
@@ -276,11 +276,11 @@ def _calibration(found: Evidence, settings: dict[str, Any]) -> Section:
     entries = int((last["n_pos"] + last["n_neg"]).sum())
     counted = " of the estimation set" if _holds_out(settings) else ", each scored by a head that never saw its image,"
     caption = f"Share of positives among {entries:,} labelled entries{counted} at each confidence"
-    caption += f", epoch {epoch}" if found.has_epochs else ""
-    caption += "; dashed, the same on the unlabelled images by their hidden labels" if found.has_truth else ""
+    caption += f", epoch {epoch}" if run.has_epochs else ""
+    caption += "; dashed, the same on the unlabelled images by their hidden labels" if run.has_truth else ""
     caption += "; larger dots have more entries, an open dot has none."
     drawings = [Drawing("curve", "Estimated correctness", caption, lambda: calibration.correctness(last))]
-    history, columns = found.of_stage("train"), {"curve_error": "mean absolute error"}
+    history, columns = run.of_stage("train"), {"curve_error": "mean absolute error"}
     if len(history) > 1 and history["curve_error"].notna().any():
         caption = "Mean absolute difference between the estimated and the optimal curve, weighted by the entries in each bin."
         drawings.append(
@@ -289,16 +289,16 @@ def _calibration(found: Evidence, settings: dict[str, Any]) -> Section:
     return Section("calibration", title, drawings)
 
 
-def _pseudo_labels(found: Evidence, settings: dict[str, Any]) -> Section:
+def _pseudo_labels(run: Evidence, settings: dict[str, Any]) -> Section:
     title = "Pseudo-labels"
-    if found.shares.empty:
+    if run.shares.empty:
         return Section("pseudo_labels", title, note=_why_none(settings, "no pseudo-labels are made"))
-    shares, weights, history, drawings = found.shares, found.weight_histogram, found.of_stage("train"), []
+    shares, weights, history, drawings = run.shares, run.weight_histogram, run.of_stage("train"), []
     if len(shares) > 1:
         caption = "How the entries (image, class) of the unlabelled images divide at each epoch."
         drawings.append(Drawing("shares", "Confident and uncertain", caption, lambda: pseudo_labels.shares(shares)))
     last = shares.iloc[-1]
-    caption = f"At epoch {last['epoch']:.0f}; of the" if found.has_epochs else "Of the"
+    caption = f"At epoch {last['epoch']:.0f}; of the" if run.has_epochs else "Of the"
     caption += f" entries (image, class) of the unlabelled images {last['positive']:.1%} are "
     caption += f"confident positives, {last['negative']:.1%} confident negatives and {last['uncertain']:.1%} uncertain."
     if history["weight_pos"].notna().any():
@@ -317,18 +317,18 @@ def _pseudo_labels(found: Evidence, settings: dict[str, Any]) -> Section:
     return Section("pseudo_labels", title, drawings)
 
 
-def _result(found: Evidence) -> Section:
-    drawings, bins = [], found.reliability
+def _result(run: Evidence) -> Section:
+    drawings, bins = [], run.reliability
     if not bins.empty:
         error = evidence.calibration_error(bins)
         caption = f"How often the final scores are right on the test images; expected calibration error {error:.3f}."
         drawings.append(Drawing("reliability", "Reliability of the scores", caption, lambda: calibration.reliability(bins)))
-    tenths = pd.DataFrame(found.metrics.get("chance_tenths") or [])  # none of a model without a correctness curve
+    tenths = pd.DataFrame(run.metrics.get("chance_tenths") or [])  # none of a model without a correctness curve
     chances = tenths.rename(columns={"chance": "confidence", "share": "frequency"})
     if not chances.empty:
         caption = "How often a decision is right, by the chance that the model states for it"
-        caption += f": {found.metrics['decided']:.0%} of the test entries are decided,"
-        caption += _worth(found.metrics)
+        caption += f": {run.metrics['decided']:.0%} of the test entries are decided,"
+        caption += _worth(run.metrics)
         axes = ("stated chance of being right", "share right")
         drawings.append(Drawing("chance", "Chance of being right", caption, lambda: calibration.reliability(chances, *axes)))
     return Section("result", "Test images", drawings, "" if drawings else "There is no predictions.parquet to draw.")

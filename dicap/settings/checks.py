@@ -57,9 +57,9 @@ def warnings(s: Settings, origins: dict[str, str]) -> Iterator[str]:
         origin, value = origins.get(key), _value(s, key)  # no origin where no file has a value
         if origin and not origin.startswith(("configs/", *ORIGINS.values())) and value != _default(s, key):
             typed.setdefault((origin, why), []).append(f"{key} {value!r}")
-    for (origin, why), found in typed.items():
-        them = "it" if len(found) == 1 else "them"
-        yield f"{origin}: {', '.join(found)}: found, but nothing reads {them} here: {why}; leave {them} empty"
+    for (origin, why), settings in typed.items():
+        them = "it" if len(settings) == 1 else "them"
+        yield f"{origin}: {', '.join(settings)}: found, but nothing reads {them} here: {why}; leave {them} empty"
     key = "warmup" if s.warmup.trainable == "head" else "train"
     if s.backbone_weights == "random" and s.needs_features:
         yield (
@@ -179,14 +179,14 @@ def unread(s: Settings) -> dict[str, str]:
         (s.method == "bbam" and s.bbam.batch_size != "auto", "bbam.batch_size is set", "train.batch_size train.batch_labelled"),
         (not s.bbam.balance, "bbam.balance is false", "bbam.momentum bbam.transform"),
     ]
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for holds, why, keys in rules:
         for key in keys.split() if holds else ():
             section, _, name = key.rpartition(".")
             # What a stage trains decides which of the rules hold.
             for each in (k for k in _keys(s, section) if k != f"{section}.trainable") if name == "*" else (key,):
-                found.setdefault(each, why)
-    return found
+                reasons.setdefault(each, why)
+    return reasons
 
 
 def _keys(s: Settings, section: str) -> list[str]:

@@ -71,10 +71,10 @@ def resolve_values(values: dict[str, Any], params: Path, read: Callable[[Path], 
     layers = [(params, values), *((path, read(path)) for path in files)]
 
     problems = [line for path, values in layers for line in _unknown_keys(path, values)]
-    for path, found in layers[1:]:  # of what these two say it follows which files are read
-        misplaced = [key for key in ("dataset", "protocol", "method", *PATHS) if key in dict(flatten(found))]
+    for path, section in layers[1:]:  # of what these two say it follows which files are read
+        misplaced = [key for key in ("dataset", "protocol", "method", *PATHS) if key in dict(flatten(section))]
         problems += [f"{_short(path)}: {key}: is read from {_short(params)} alone; move it there" for key in misplaced]
-    undotted = [(_short(path), {key: found[key] for key in found if "." not in str(key)}) for path, found in layers]
+    undotted = [(_short(path), {key: section[key] for key in section if "." not in str(key)}) for path, section in layers]
     merged, origins = _merge(undotted)  # no second complaint of a key with a point
     merged["protocol"] = protocol
     for key in PATHS:

@@ -88,11 +88,11 @@ class Optimisation:
         parameters = [p for group in self.param_groups.values() for p in group.parameters]
         for p in parameters:
             p.grad = None  # of the step before: the memory is needed
-        found = []
+        norms_of_parts = []
         for term in terms:
             gradients = torch.autograd.grad(self.scaler.scale(term), parameters, retain_graph=True, allow_unused=True)
-            found.append(torch.nn.utils.get_total_norm([g for g in gradients if g is not None]))
-        norms = torch.stack(found) / self.scaler.scale(torch.ones_like(found[0]))
+            norms_of_parts.append(torch.nn.utils.get_total_norm([g for g in gradients if g is not None]))
+        norms = torch.stack(norms_of_parts) / self.scaler.scale(torch.ones_like(norms_of_parts[0]))
         return torch.where(norms.isfinite(), norms, torch.nan)
 
     def update(self, loss: Tensor, groups: Sequence[str] = ()) -> None:

@@ -78,8 +78,8 @@ def _words(kind, limits=()) -> str:
         text = " or ".join(map(_words, typing.get_args(kind)))
     else:
         text = "null" if kind is type(None) else kind.__name__
-    found = [(sign, getattr(limit, name)) for limit in limits for name, sign in _SIGNS.items() if hasattr(limit, name)]
-    return ", ".join([text, *(f"{sign} {'2^32' if value == 2**32 else value}" for sign, value in found)])
+    bounds = [(sign, getattr(limit, name)) for limit in limits for name, sign in _SIGNS.items() if hasattr(limit, name)]
+    return ", ".join([text, *(f"{sign} {'2^32' if value == 2**32 else value}" for sign, value in bounds)])
 
 
 def _commands():
@@ -90,7 +90,7 @@ def _commands():
     for title, group in (("Pipeline", PIPELINE), ("Your own data", USE), ("Tools", TOOLS)):
         yield f"### {title}"
         for name in group:
-            found = main.get_command(context, name)
-            assert found is not None, name
-            own = click.Context(found, info_name=name, parent=context, terminal_width=100, help_option_names=names)
-            yield f"#### {name}\n\n```\n{found.get_help(own)}\n```"
+            entry = main.get_command(context, name)
+            assert entry is not None, name
+            own = click.Context(entry, info_name=name, parent=context, terminal_width=100, help_option_names=names)
+            yield f"#### {name}\n\n```\n{entry.get_help(own)}\n```"

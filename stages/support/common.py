@@ -59,12 +59,12 @@ def project_root() -> Path:
 def data_folder(settings: Settings) -> Path:
     """Where the converted data set lies. Raises DataError if it is another one than that of the settings."""
     try:
-        found = json.loads((DATA / "meta.json").read_text(encoding="utf-8")).get("dataset", settings.dataset)
+        converted = json.loads((DATA / "meta.json").read_text(encoding="utf-8")).get("dataset", settings.dataset)
     except (OSError, ValueError, AttributeError):
         return DATA  # missing or damaged: whoever reads it says so
-    if found != settings.dataset:
+    if converted != settings.dataset:
         raise DataError(
-            f"{DATA}: found the data set {found!r}, but params.yaml: dataset is {settings.dataset!r}; run `dvc repro` "
+            f"{DATA}: found the data set {converted!r}, but params.yaml: dataset is {settings.dataset!r}; run `dvc repro` "
             "(or `dicap-stage convert`)"
         )
     return DATA
@@ -158,16 +158,16 @@ def parse_changes(changes: tuple[str, ...]) -> dict[str, list]:
     A value is a number, true, false or null where YAML reads it as one, else the text as it stands, or what is in its quotes.
     """
     known = list(known_keys())
-    found: dict[str, list] = {}
+    values: dict[str, list] = {}
     for change in changes:
         key, _, text = change.partition("=")
         if key not in known or not re.fullmatch(f"{_VALUE}(,{_VALUE})*", text):
             hint = did_you_mean(key, known) if key not in known else ""
             raise SettingsError(f"-S {change}: expected SETTING=VALUE or SETTING=VALUE,VALUE with a setting of params.yaml{hint}")
-        if key in found:
+        if key in values:
             raise SettingsError(f"-S {change}: {key} has values already; give all in one, as -S {key}=VALUE,VALUE")
-        found[key] = [_value(part) for part in re.findall(f"{_VALUE}(?=,|$)", text)]
-    return found
+        values[key] = [_value(part) for part in re.findall(f"{_VALUE}(?=,|$)", text)]
+    return values
 
 
 def _value(text: str) -> Any:

@@ -10,10 +10,10 @@ def environment() -> dict[str, str]:
 
     from dicap import __version__
 
-    found = {"system": f"{platform.system()} {platform.machine()}", "python": platform.python_version(), "dicap": __version__}
+    versions = {"system": f"{platform.system()} {platform.machine()}", "python": platform.python_version(), "dicap": __version__}
     for name in PACKAGES:
         try:
-            found.setdefault(name, metadata.version(name))
+            versions.setdefault(name, metadata.version(name))
         except metadata.PackageNotFoundError:
-            found.setdefault(name, "not installed")
-    return found
+            versions.setdefault(name, "not installed")
+    return versions

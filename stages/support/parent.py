@@ -30,14 +30,14 @@ def end_descendants(grace: float = _GRACE) -> None:
     """Ask all that this process started to stop, as Ctrl-C does, and kill what still runs after `grace` seconds."""
     import psutil
 
-    found = psutil.Process().children(recursive=True)
-    for process in found:
+    children = psutil.Process().children(recursive=True)
+    for process in children:
         # Not SIGTERM: of that DVC dies at once, without waiting for its stage. Processes of other groups are told by those that
         # started them; told twice, a training would not save.
         with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
             if os.getpgid(process.pid) == os.getpgrp():
                 process.send_signal(signal.SIGINT)
-    _, left = psutil.wait_procs(found, timeout=grace)
+    _, left = psutil.wait_procs(children, timeout=grace)
     for process in {*left, *psutil.Process().children(recursive=True)}:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()

@@ -44,10 +44,10 @@ def list_images(folder: Path, *, required: bool = True, again: bool = False) -> 
     folder = Path(folder)
     if not folder.is_dir():
         raise DataError(f"{folder}: no such folder; name a folder of images")
-    found = [name for name in _files_below(folder, again) if is_image_name(name)]
-    if not found and required:
+    names = [name for name in _files_below(folder, again) if is_image_name(name)]
+    if not names and required:
         raise DataError(f"{folder}: no image files below it; known endings are {', '.join(sorted(ENDINGS))}")
-    return sorted(found)
+    return sorted(names)
 
 
 def list_others(folder: Path) -> list[str]:
@@ -60,7 +60,7 @@ def list_others(folder: Path) -> list[str]:
 
 
 def _files_below(folder: Path, again: bool, projects: bool = True) -> list[str]:
-    found, written, seen = [], set(), set()
+    files, written, seen = [], set(), set()
     for place, folders, names in os.walk(folder, followlinks=True):
         real = os.path.realpath(place)
         above = Path(place).parents
@@ -72,8 +72,8 @@ def _files_below(folder: Path, again: bool, projects: bool = True) -> list[str]:
         folders[:] = sorted(name for name in folders if not name.startswith(".") and not THUMBNAILS.fullmatch(name))
         relative = Path(place).relative_to(folder)
         written |= {(relative / name).as_posix() for name in written_below(Path(place))}
-        found += [(relative / name).as_posix() for name in names if not name.startswith(".")]
-    return [name for name in found if name not in written]
+        files += [(relative / name).as_posix() for name in names if not name.startswith(".")]
+    return [name for name in files if name not in written]
 
 
 def readable(name: str) -> str:

@@ -92,8 +92,8 @@ class OnnxBackbone(nn.Module):
         parts = [part.numpy() for part in pixels.float().contiguous().split(GROUP)]
         # Threads that share each operator wait for one another at its end: beside another process two were slower than one alone.
         with ThreadPoolExecutor(torch.get_num_threads()) as threads:  # they would not live on in a forked process
-            found = threads.map(lambda part: np.asarray(self._session.run(None, {"pixels": part})[0]), parts)
-            return torch.from_numpy(np.concatenate(list(found)))
+            maps = threads.map(lambda part: np.asarray(self._session.run(None, {"pixels": part})[0]), parts)
+            return torch.from_numpy(np.concatenate(list(maps)))
 
 
 class _FeatureMap(nn.Module):
@@ -138,9 +138,9 @@ def _difference(fast: Network, network: Network, image_size: int) -> float:
     worst = 0.0
     with torch.inference_mode():
         for some in (images, images[:1]):
-            found, expected = fast.features(some), network.features(some)
-            if found.shape != expected.shape:
+            features, expected = fast.features(some), network.features(some)
+            if features.shape != expected.shape:
                 return float("inf")
-            apart = (found - expected).square().mean().sqrt() / expected.square().mean().sqrt().clamp(min=1e-12)
+            apart = (features - expected).square().mean().sqrt() / expected.square().mean().sqrt().clamp(min=1e-12)
             worst = max(worst, float(apart.nan_to_num(float("inf"))))
     return worst

@@ -93,8 +93,8 @@ def fill(
     cuda = torch.device(device).type == "cuda"
     steps = list(_steps(missing, recipe.files, keys, GPU_STEP if cuda else STEP))
     options = {"seed": SEED, "stage": STAGE, "epoch": EPOCH, "workers": workers, "device": device}
-    found = _computed(steps, load(store, steps, **options), compute, GPU_PASS if cuda else PASS)
-    work = _store(found, steps, {view.view.name: view for view in views}, keys, stopping)
+    features = _computed(steps, load(store, steps, **options), compute, GPU_PASS if cuda else PASS)
+    work = _store(features, steps, {view.view.name: view for view in views}, keys, stopping)
     with closing(progress(work, desc="features", total=store.n, unit="image", initial=store.n - computed)) as shown:
         for _ in shown:
             pass
@@ -179,14 +179,14 @@ def _regrouped(parts: Iterator[Tensor], counts: Iterable[int]) -> Iterator[Tenso
 
 
 def _store(
-    found: Iterator[Tensor], steps: list[list[Request]], views: dict[str, "_View"], keys: np.ndarray,
+    features: Iterator[Tensor], steps: list[list[Request]], views: dict[str, "_View"], keys: np.ndarray,
     stopping: Callable[[], bool],
 ) -> Iterator[None]:  # fmt: skip
     """Store the features of each step's requests, yielding once an image."""
     waiting: list[tuple[str, np.ndarray, Tensor]] = []
     held, done = 0, 0
     for number, step in enumerate(steps):
-        waiting += [(request.key, request.rows, next(found)) for request in step]
+        waiting += [(request.key, request.rows, next(features)) for request in step]
         held += sum(len(request.rows) for request in step)
         done += len(step[0].rows)
         yield from repeat(None, len(step[0].rows))
@@ -206,8 +206,8 @@ def features_of(network: Network, images: Tensor, grid: int, autocast: torch.dty
     """Images (B, 3, H, W) uint8 -> features as a bank holds them, (B, g * g, D) float16 on the processor."""
     limit = torch.finfo(torch.float16).max
     with torch.inference_mode(), torch.autocast(images.device.type, dtype=autocast, enabled=autocast is not None):
-        found = pooled(network.features(images), grid).flatten(2).transpose(1, 2)
-        return found.clamp(-limit, limit).half().contiguous().cpu()
+        features = pooled(network.features(images), grid).flatten(2).transpose(1, 2)
+        return features.clamp(-limit, limit).half().contiguous().cpu()
 
 
 class _View:

@@ -9,7 +9,7 @@ import tiny
 import warm
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
-SHARED = ("common", "gpu_day", "gpu_parts", "ledger", "made_up", "populations", "step_memory")  # none, or tried in tests/gpu
+SHARED = ("common", "gpu_day", "gpu_parts", "made_up", "populations", "runs", "step_memory")  # none, or tried in tests/gpu
 NAMES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in SHARED)
 ALONE = ["rows: convert, known", "rows: features, known", "rows: gallery"]  # of a benchmark a part, which needs others
 

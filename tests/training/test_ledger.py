@@ -159,8 +159,9 @@ def test_of_no_gradient_at_all_there_are_no_shares():
     assert ledger.shares({"grad_sup": 2.0, "grad_con": 0.0}) == {"sup": 1, "con": 0}
 
 
-def test_the_ledger_of_a_finished_run_has_its_rows_and_mean_thresholds(trained):
-    found = runpy.run_path(str(tiny.ROOT / "benchmarks" / "ledger.py"))["ledger"](trained)
+def test_the_ledger_of_a_finished_run_has_its_rows_and_mean_thresholds(trained, monkeypatch):
+    monkeypatch.syspath_prepend(tiny.ROOT / "benchmarks")
+    found = runpy.run_path(str(tiny.ROOT / "benchmarks" / "runs.py"))["ledger"](trained)
     history, thresholds = pd.read_csv(trained / "train" / "history.csv"), pd.read_parquet(trained / "train" / "thresholds")
     assert [row["epoch"] for row in found["train"]] == history["epoch"].tolist()
     for row in found["train"]:

@@ -1,0 +1,115 @@
+"""Finished runs as JSON, a file a run, and the table of such files (docs/results.md). No benchmark: nothing is timed.
+
+    python benchmarks/runs.py write FOLDER NAME_s1=PROJECT ...     NAME_s1.json of each project (params.yaml and artifacts/)
+    python benchmarks/runs.py table FOLDER [--minus est]           by NAME: mAP by seed, raw and EMA, and paired differences
+
+A file has the values that params.yaml sets, the commit, the optimiser steps and the curve of test mAP of each stage, and the
+ledger: the rows of history.csv with weights and gradients, the thresholds as means over the classes.
+"""
+
+import argparse
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from common import paired
+
+from dicap.files import artifacts as files
+from dicap.files.tables import read_parquet
+from dicap.settings import flatten, read_yaml
+
+STAGES = ("warmup", "train", "finetune")
+COLUMNS = (
+    *("epoch", "steps", "grad_sup", "grad_pseudo", "grad_con", "weight_pos", "weight_pos_sd", "weight_neg"),
+    *("share_pos", "share_neg", "share_uncertain", "precision_pos", "precision_neg", "tau_pos", "tau_neg", "map_raw", "map_ema"),
+)
+NAME = re.compile(r"(.+)_s(\d+)")
+
+
+def ledger(artifacts: Path) -> dict[str, list[dict[str, Any]]]:
+    """Rows of COLUMNS by stage, without what a row has not; beside the main stage's those in which something was measured."""
+    rows_of = {}
+    for stage in (stage for stage in STAGES if (artifacts / stage / "history.csv").exists()):
+        history = pd.read_csv(artifacts / stage / "history.csv")
+        for epoch in files.epochs(artifacts / stage, "thresholds"):
+            table = read_parquet(files.epoch_file(artifacts / stage, "thresholds", epoch)).to_pandas()
+            history.loc[history["epoch"] == epoch, ["tau_pos", "tau_neg"]] = table[["tau_pos", "tau_neg"]].mean().to_numpy()
+        rows = [{str(k): v for k, v in row.items() if v == v} for row in history.reindex(columns=[*COLUMNS]).to_dict("records")]
+        rows_of[stage] = [row for row in rows if stage == "train" or "grad_sup" in row or "map_raw" in row]
+    return rows_of
+
+
+def finished(name: str, project: Path, commit: str | None = None) -> dict[str, Any]:
+    """What the file of a run holds. `commit`: of its code, where the project is no repository."""
+    artifacts = project / "artifacts"
+    rows = ledger(artifacts)
+    curve = {
+        stage: [[row["epoch"] + 1, row["map_raw"], row["map_ema"]] for row in part if "map_raw" in row]
+        for stage, part in rows.items()
+    }
+    steps = {stage: int(pd.read_csv(artifacts / stage / "history.csv")["steps"].sum()) for stage in rows}
+    return {
+        "name": name,
+        "seed": int(NAME.fullmatch(name)[2]),  # type: ignore[index]  # argparse has looked
+        "commit": commit or subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=project, text=True).strip(),
+        "settings": [f"{k}={v}" for k, v in flatten(read_yaml(project / "params.yaml")) if v not in (None, "data/none")],
+        "steps": {stage: count for stage, count in steps.items() if count},
+        "end": {stage: {"raw": part[-1][1], "ema": part[-1][2]} for stage, part in curve.items() if part},
+        "curve": curve,
+        "ledger": rows,
+    }
+
+
+def table(folder: Path, minus: str | None = None) -> str:
+    """Markdown: a row for every name, with the mAP of its last stage by seed; differences from the row `minus`."""
+    ends: dict[str, dict[int, dict[str, float]]] = {}
+    for run in (json.loads(path.read_text()) for path in sorted(folder.glob("*_s*.json"))):
+        match = NAME.fullmatch(run["name"])
+        if match and run["end"]:
+            ends.setdefault(match[1], {})[int(match[2])] = [*run["end"].values()][-1] | {"steps": sum(run["steps"].values())}
+    lines = ["| | steps | raw by seed | raw | EMA | minus " + (minus or "-") + " |", "| --- | ---: | --- | ---: | ---: | ---: |"]
+    for name, by_seed in ends.items():
+        frame = pd.DataFrame.from_dict(by_seed, orient="index").sort_index()
+        shared = frame.index.intersection([*ends.get(minus or "", {})])
+        others = [ends[minus or ""][seed]["raw"] for seed in shared]
+        gain = paired([*frame.loc[shared, "raw"]], others, 2) if others and name != minus else {}
+        raws = ", ".join(f"{seed}: {row.raw:.1f}" for seed, row in frame.iterrows())
+        difference = f"{gain['mean']:+.2f} ± {gain['half']:.2f} ({len(shared)} seeds)" if gain else ""
+        lines.append(
+            f"| {name} | {frame['steps'].iloc[0]:.0f} | {raws} | {frame['raw'].mean():.2f} ± {frame['raw'].std():.2f} | "
+            f"{frame['ema'].mean():.2f} | {difference} |"
+        )
+    return "\n".join(lines)
+
+
+def named(text: str) -> tuple[str, Path]:
+    """NAME_sSEED=PROJECT, taken apart."""
+    name, _, project = text.partition("=")
+    if not NAME.fullmatch(name) or not (Path(project) / "params.yaml").is_file():
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected NAME_s1=PROJECT, a folder with params.yaml and artifacts/")
+    return name, Path(project)
+
+
+def main() -> None:
+    """Write files, or print their table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("write", "table"))
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("runs", nargs="*", type=named, metavar="NAME_s1=PROJECT")
+    parser.add_argument("--minus", metavar="NAME", help="differences from this row")
+    parser.add_argument("--commit", help="of the code, where the projects are no repositories")
+    arguments = parser.parse_args()
+    if arguments.what == "table":
+        print(table(arguments.folder, arguments.minus))
+        return
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    for name, project in arguments.runs:
+        text = json.dumps(finished(name, project, arguments.commit), indent=1)
+        (arguments.folder / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -21,7 +21,7 @@ ASKED = re.compile(r"^dicap==(\d+(?:\.\d+)*)\s*$", re.MULTILINE)
 def command(params: Path) -> None:
     """Check the settings, and name those that nothing reads.
 
-    DVC removes the outputs of a stage before it runs. So a mistake is found here, where there is nothing to lose.
+    The check runs first, because DVC removes a stage's outputs before the stage can find a mistake.
     """
     _check_version()
     resolved = resolve_and_warn(params)

@@ -15,7 +15,7 @@ from stages.support.terminal import finish, say
 def command(params: Path, workers: int | None) -> None:
     """Index the raw data set and write its images, resized, as one array.
 
-    An image whose file did not change is not decoded again.
+    Only new and changed image files are decoded.
     """
     from dicap.data.convert import convert
     from dicap.data.format import ARRAY
@@ -25,7 +25,7 @@ def command(params: Path, workers: int | None) -> None:
     from dicap.provenance import code_of
 
     settings = load(params)
-    # Relative paths are those of the folder one is in, as DVC looks at them: a queued run has a folder of its own.
+    # Relative paths start at the current folder, as in DVC: a queued run has a folder of its own.
     lists = Path(settings.convert.lists) if settings.convert.lists else None
     raw = read_raw(settings.dataset, Path(settings.data_root).resolve(), settings.own, lists)
     folder = DATA

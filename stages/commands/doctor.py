@@ -16,7 +16,7 @@ from stages.support.terminal import finish, say, spoken
 def command(folder: Path | None, strict: bool, params: Path) -> None:
     """Check the files of FOLDER, and its test images for copies of training images.
 
-    FOLDER is a converted set, such as data/converted; without it, that of the settings.
+    FOLDER is a converted set, such as data/converted; default: the set of the settings.
     """
     folder = folder or data_folder(load(params))
     from dicap.data.doctor import examine

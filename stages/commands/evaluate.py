@@ -23,7 +23,7 @@ from stages.support.terminal import finish, opening
 def command(params: Path, model: Path | None, out: Path | None, gallery: Path | None, **runtime) -> None:
     """Score the test images: mAP with its 95 % interval, AP per class, and how often its yes and no are right.
 
-    With --gallery the page shows the test images by class and answer: right, wrong, missed, unknown.
+    --gallery writes a page that shows the test images by class and answer: right, wrong, missed, unknown.
     """
     from dicap.evaluation.evaluate import evaluate
     from dicap.files.written import check_own_folder

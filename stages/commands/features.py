@@ -17,10 +17,10 @@ BANK = ARTIFACTS / "features"
 def command(params: Path, **runtime: Any) -> None:
     """Compute the features of all images, if a stage trains only the head.
 
-    The backbone, as it comes, computes features of the plain image and, if features.views is not 0, of features.views strong
-    views of features.viewed images outside the test split; with `all`, of mirror images too. They are the same for every
-    method, ratio and seed. Features that were computed before, for this set or another, are reused. If all stages train the
-    whole network, this is a no-op.
+    The pretrained backbone computes features of every plain image. If features.views is not 0, it also computes features of
+    that many strong views of features.viewed images outside the test split; if features.viewed is `all`, of mirror images
+    too. Features do not depend on method, ratio or seed, and are reused if they were computed before, for any set. If all
+    stages train the whole network, this is a no-op.
     """
     from dicap.files.features import write_empty
     from dicap.plugins import plugged

@@ -14,9 +14,9 @@ from stages.support.terminal import finish
 @params_option
 @machine_options
 def command(params: Path, **runtime) -> None:
-    """Write the pseudo-labels, weights and thresholds that the first main epoch would train on, to look at.
+    """Write the pseudo-labels, weights and thresholds of the first main epoch, to inspect them before training.
 
-    A head that is solved takes seconds, and its main stage writes them; before it there is nothing to look at.
+    With a solved head this is a no-op: the main stage takes seconds and writes them itself.
     """
     settings, source, out = load(params), ARTIFACTS / "warmup", ARTIFACTS / "pseudo_label"
     why_none = None

@@ -1,4 +1,4 @@
-"""`dicap-stage report`: everything a run found, on one page."""
+"""`dicap-stage report`: all results of a run on one page."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from stages.support.terminal import finish
 @click.command("report")
 @params_option
 def command(params: Path) -> None:
-    """Draw everything on one self-contained page."""
+    """Draw all results of a run on one self-contained page."""
     from dicap.files.json_files import read_json
     from dicap.metrics.warnings import score_in_words
     from dicap.report.page import build_report

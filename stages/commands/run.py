@@ -1,4 +1,4 @@
-"""`dicap-stage run`: the whole pipeline in one process, for who needs no record of it."""
+"""`dicap-stage run`: the whole pipeline in one process, without a record of the run."""
 
 from pathlib import Path
 
@@ -13,8 +13,8 @@ from stages.support.common import params_option
 def command(context: click.Context, params: Path) -> None:
     """Run every stage in this folder, one after the other, without DVC.
 
-    Results and numbers are those of `dvc repro`, but every stage runs each time. Choices of the machine are taken from the
-    environment: DICAP_DEVICE, DICAP_WORKERS and what else the stages' --help names in brackets.
+    The results equal the results of `dvc repro`, but every stage runs each time. Device and number of processes come from the
+    environment: DICAP_DEVICE, DICAP_WORKERS and the other variables in brackets in the stages' --help.
     """
     from stages.cli import PIPELINE, main
 

@@ -1,6 +1,6 @@
 # `make repro`: environment, default run, report. `make test`: everything CI checks.
 # `make faults`: kills, signals, full disks, damaged files and bad inputs, and whether anything is lost (minutes). Sweeps on Slurm with
-# them, where its programs are on the path or in the folder that SLURM_ROOT names (tests/lab/engines/clusters.py). And what is too
+# them, where its programs are on the path or in the folder that SLURM_ROOT names (tests/lab/clusters.py). And what is too
 # slow for `make test` (the marker `slow`): the tutorial, every benchmark at toy size, the paper's sweep on made-up archives, an installed
 # project, half precision of every method.
 # `make mutation`: which changes of the mathematics no test notices, by mutmut (settings in pyproject.toml); `mutmut browse` shows them.

@@ -11,14 +11,16 @@ from dataclasses import replace
 
 import pandas as pd
 
-from dicap.lab.experiments import SOLVED, head_of, labelled_only, row_titles
+from dicap.lab.experiments import SOLVED, method_of, method_titles
 from dicap.lab.tables import Spec, Table, collect, number
+from dicap.settings.methods import METHODS
 
 EQUAL = 0.05  # numbers of steps that differ by no more count as equal: an epoch is the smallest step of a budget
 HEADS = {"linear": "linear", "ml_decoder": "ML-Decoder", "own": "its own"}
-BASELINES = ("asl", "mld", "bce", "bce ml_decoder")  # labelled-only rows to compare with: the first of the same head
+BASELINES = ("asl", "mld", "bce")  # labelled-only rows to compare with: the first of the same head
 BEST_PRINTED = ("cap", "pclp", "bbam", "d2l")  # one code base, which reports the best epoch on the test images
 NETWORKS = {"raw": "raw network", "ema": "EMA network"}
+Budget = tuple[str, str, int | str]  # row, head, steps
 
 
 def budget_tables(runs: pd.DataFrame, spec: Spec, published: Mapping[tuple[str, str, float], float]) -> Iterator[Table]:
@@ -27,22 +29,25 @@ def budget_tables(runs: pd.DataFrame, spec: Spec, published: Mapping[tuple[str, 
     Args:
         runs: as `experiments.frame_of` gives them.
         spec: the kind's; its rows are replaced.
-        published: the paper's numbers; each stands beside the row of the method with most steps.
+        published: the paper's numbers; each stands beside the row of the method, with its published head, with most steps.
     """
     titles = row_titles()
     for dataset, ratio in sorted(set(zip(runs["dataset"], runs["ratio"], strict=True))):
         here = runs[(runs["dataset"] == dataset) & (runs["ratio"] == ratio)]
-        pairs = list(zip(here["row"], here["steps"], strict=True))
-        last = {row: _key(row, steps) for row, steps in sorted(set(pairs), key=_order)}
+        here = here.assign(
+            row=[_key(*budget) for budget in zip(here["row"], here["head"], here["steps"], strict=True)], method=here["row"]
+        )
+        budgets = {_key(*budget): budget for budget in zip(here["method"], here["head"], here["steps"], strict=True)}
+        keys = dict(sorted(budgets.items(), key=lambda item: _order(item[1])))
+        last = {row: key for key, (row, head, _) in keys.items() if head == METHODS[method_of(row)].head}
         ours = last.get(spec.ours or "", "")
-        printed = {
-            (last.get(row, row), dataset, ratio): value
-            for (row, *column), value in published.items()
-            if column == [dataset, ratio]
-        }
-        keys = {_key(*pair): pair for pair in pairs} | {row: (row, "") for row, _, _ in printed if row not in last.values()}
-        rows = {key: titles[row] for key, (row, _) in sorted(keys.items(), key=lambda item: _order(item[1]))}
-        here = here.assign(row=[_key(*pair) for pair in pairs])
+        printed = {}
+        for (row, *column), value in published.items():
+            if column == [dataset, ratio]:
+                printed[last.setdefault(row, row), dataset, ratio] = value
+                keys.setdefault(last[row], (row, METHODS[row].head, ""))
+        keys = dict(sorted(keys.items(), key=lambda item: _order(item[1])))
+        rows = {key: titles[row] for key, (row, *_) in keys.items()}
         own = replace(
             spec,
             title=f"{spec.title}, {dataset} {100 * ratio:.4g} %",
@@ -50,14 +55,21 @@ def budget_tables(runs: pd.DataFrame, spec: Spec, published: Mapping[tuple[str, 
             ours=ours or None,
             against=_same_head(keys),
         )
-        table = collect(here, own, printed)
-        table.facts["head"] = {key: HEADS[head_of(row)] for key, (row, _) in keys.items()}
-        table.facts["steps"] = {key: _words(steps) for key, (_, steps) in keys.items()}
-        table.more.update(_other_network(here) | _best_on_test(here, keys))
-        for other in table.best_other.values():
-            one, two = (f"{rows[key]} ({HEADS[head_of(keys[key][0])]}, steps: {_words(keys[key][1])})" for key in (ours, other))
-            table.notes.append(f"Delta is {one} minus {two}.")
+        facts = {
+            "head": {key: HEADS[head] for key, (_, head, _) in keys.items()},
+            "steps": {key: _words(steps) for key, (*_, steps) in keys.items()},
+        }
+        table = collect(here, own, printed, facts=facts)
+        table.more.update(_other_network(here) | _best_on_test(here))
         yield table
+
+
+def row_titles() -> dict[str, str]:
+    """Titles of the rows of the main table, in order: each method, and a rule of ours after its own."""
+    titles = method_titles()
+    after = list(titles).index("iat") + 1
+    ours = {"iat_matched": f"{titles['iat']}, matched threshold (ours)"}
+    return dict([*titles.items()][:after]) | ours | dict([*titles.items()][after:])
 
 
 def equal_steps(one: int | str, other: int | str) -> bool:
@@ -67,17 +79,13 @@ def equal_steps(one: int | str, other: int | str) -> bool:
     return one == other == SOLVED
 
 
-def _same_head(keys: Mapping[str, tuple[str, int | str]]) -> dict[str, str]:
+def _same_head(keys: Mapping[str, Budget]) -> dict[str, str]:
     """Row -> the labelled-only row with its head and its number of steps, where there is one."""
     against = {}
-    for key, (row, steps) in keys.items():
-        if labelled_only(row):
-            continue
-        for base in BASELINES:
-            found = [k for k, (r, s) in keys.items() if r == base and head_of(r) == head_of(row) and equal_steps(s, steps)]
-            if found:
-                against[key] = found[0]
-                break
+    for key, (row, head, steps) in keys.items():
+        bases = [k for base in BASELINES for k, (r, h, s) in keys.items() if (r, h) == (base, head) and equal_steps(s, steps)]
+        if bases and METHODS[method_of(row)].unlabelled:
+            against[key] = bases[0]
     return against
 
 
@@ -90,14 +98,10 @@ def _other_network(runs: pd.DataFrame) -> dict[str, dict[str, str]]:
     return column
 
 
-def _best_on_test(runs: pd.DataFrame, keys: Mapping[str, tuple[str, int | str]]) -> dict[str, dict[str, str]]:
+def _best_on_test(runs: pd.DataFrame) -> dict[str, dict[str, str]]:
     """The best epoch on the test images, beside the last one, of rows whose authors print the best (docs/methods.md 2.9)."""
-    known = runs[runs["best_on_test"].notna()] if "best_on_test" in runs else runs[:0]
-    found = {
-        str(row): _mean_words(part["best_on_test"])
-        for row, part in known.groupby("row", sort=False)
-        if keys[str(row)][0].partition(" ")[0] in BEST_PRINTED
-    }
+    known = runs[runs["best_on_test"].notna() & runs["method"].isin(BEST_PRINTED)] if "best_on_test" in runs else runs[:0]
+    found = {str(row): _mean_words(part["best_on_test"]) for row, part in known.groupby("row", sort=False)}
     return {"best epoch on test": found} if found else {}
 
 
@@ -105,14 +109,15 @@ def _mean_words(values: pd.Series) -> str:
     return number(*values.astype(float).agg(["mean", "std"]))
 
 
-def _key(row: str, steps: int | str) -> str:
-    return f"{row} {steps}".strip()
+def _key(row: str, head: str, steps: int | str) -> str:
+    return f"{row} {head} {steps}".strip()
 
 
-def _order(budget: tuple[str, int | str]) -> tuple[int, int, str]:
-    """Methods in the paper's order, heads of one method together, fewer steps first; what was solved comes last."""
-    row, steps = budget
-    return list(row_titles()).index(row), steps if isinstance(steps, int) else 10**12 * (steps == SOLVED), str(steps)
+def _order(budget: Budget) -> tuple[int, bool, str, int, str]:
+    """Methods in the paper's order, its published head first, fewer steps first; what was solved comes last."""
+    row, head, steps = budget
+    amount = steps if isinstance(steps, int) else 10**12 * (steps == SOLVED)
+    return list(row_titles()).index(row), head != METHODS[method_of(row)].head, head, amount, str(steps)
 
 
 def _words(steps: int | str) -> str:

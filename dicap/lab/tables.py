@@ -55,17 +55,15 @@ class Table:
     """What was run, and what was printed, as `collect` puts it together.
 
     cells: a line for each row and column, under (row, dataset, ratio): mean, sd (NaN for one run) and n over the seeds;
-    published; best; of `spec.ours` delta, ours minus the best other row, delta_half, half of its 95 % interval where both rows
-    have the same seeds, several, and delta_published; of rows that are compared with another against, gain and gain_half.
-    best_other: the row that delta is over.
+    published; best; of rows that are compared with another against, gain and gain_half.
     facts, more: further columns of text, title -> row -> text, before the scores and after them.
+    notes: sentences below it; of `spec.ours` by how much it beats the best other row.
     """
 
     spec: Spec
     columns: list[Column]
     cells: pd.DataFrame
-    best_other: dict[Column, str] = field(default_factory=dict)
-    facts: dict[str, dict[str, str]] = field(default_factory=dict)
+    facts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     more: dict[str, dict[str, str]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -159,10 +157,11 @@ def collect(
     spec: Spec,
     published: Mapping[tuple[str, str, float], float] | None = None,
     averages: Mapping[str, Mapping[str, float]] | None = None,
+    facts: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Table:
     """A table from one row per run: columns dataset, row, ratio, seed and `spec.value`, and where known network and steps.
 
-    `published` and `averages` are as `published_numbers` and `published_averages` give them.
+    `published` and `averages` are as `published_numbers` and `published_averages` give them, `facts` are the table's.
 
     Only the data sets and ratios that were run become columns; there, rows known only from the paper are shown too.
     The best goes by what is printed (two decimals): equal means share the place. It needs at least two rows.
@@ -181,9 +180,9 @@ def collect(
     printed = cells["mean"].round(2).groupby(level=PLACE[1:])
     cells["best"] = (cells["mean"].round(2) == printed.transform(spec.best)) & (printed.transform("count") > 1)
 
-    table = Table(spec, columns, cells)
-    _compare_with_best(table, runs)
+    table = Table(spec, columns, cells, facts or {})
     _compare_rows(table, runs)
+    table.notes.extend(delta for column in columns if (delta := _delta(table, runs, column)))
     if spec.average and len(columns) > 1:
         theirs = averages if averages and set(columns) == {place[1:] for place in published} else {}
         table.more.update(_averages(table, theirs))
@@ -202,24 +201,22 @@ def to_markdown(table: Table) -> str:
         values = [_shown(cells.loc[(row, *column)], most) for column in table.columns]
         facts, more = ([texts.get(row, "–") for texts in part.values()] for part in (table.facts, further))
         lines.append([re.sub(r"([|*_<>`\\])", r"\\\1", table.spec.rows[row]), *facts, *values, *more])
-    if cells[["delta", "delta_published"]].notna().any(axis=None):
-        ours = (cells.loc[(table.spec.ours, *column)] for column in table.columns)
-        deltas = [number(cell["delta"], cell["delta_half"], cell["delta_published"], "+.2f") for cell in ours]
-        lines.append(["Delta", *[""] * len(table.facts), *deltas, *[""] * len(further)])
     rows = [f"| {' | '.join(line)} |" for line in lines]
     return "\n".join([f"**{table.spec.title}**", "", *rows, "", _caption(table), *table.notes]) + "\n"
 
 
 def to_csv(table: Table) -> str:
-    """One line a cell: dataset, ratio, row, title, mean, sd, n, best, published, delta, delta_half.
+    """One line a cell: dataset, ratio, row, title, mean, sd, n, best, published.
 
     Where rows are compared with one another also against, gain, gain_half; and the further columns of text under their titles.
     """
     frame = table.cells.reset_index()
     frame.insert(2, "title", frame["row"].map(dict(table.spec.rows)))
-    names = ["dataset", "ratio", "row", "title", "mean", "sd", "n", "best", "published", "delta", "delta_half"]
+    names = ["dataset", "ratio", "row", "title", "mean", "sd", "n", "best", "published"]
     names += ["against", "gain", "gain_half"] if frame["gain"].notna().any() else []
-    frame = frame[names].assign(**{title: frame["row"].map(texts) for title, texts in (table.facts | table.more).items()})
+    frame = frame[names].assign(
+        **{title: frame["row"].map(dict(texts)) for title, texts in [*table.facts.items(), *table.more.items()]}
+    )
     return frame.to_csv(index=False, float_format="%.6g", lineterminator="\n")
 
 
@@ -256,19 +253,18 @@ def _seeds(runs: pd.DataFrame, row: str, column: Column, spec: Spec) -> pd.Serie
     return runs[here].set_index("seed")[spec.value]
 
 
-def _compare_with_best(table: Table, runs: pd.DataFrame) -> None:
-    """Delta: ours minus the best other row, of our numbers and of the published ones."""
-    cells, spec, found = table.cells, table.spec, {}
-    for column in table.columns if spec.ours in table.rows else ():
-        here: Any = cells.xs(column, level=PLACE[1:])
-        ours, others, delta, half = here.loc[spec.ours], here.drop(spec.ours), np.nan, np.nan
-        if ours["n"] and others["n"].any():
-            other = table.best_other[column] = others["mean"].agg(f"idx{spec.best}")
-            delta = ours["mean"] - others["mean"][other]
-            _, interval, n = gain(_seeds(runs, str(spec.ours), column, spec), _seeds(runs, other, column, spec))
-            half = interval if n == ours["n"] == others["n"][other] else np.nan
-        found[spec.ours, *column] = delta, half, ours["published"] - others["published"].agg(spec.best)
-    _add(cells, ["delta", "delta_half", "delta_published"], found)
+def _delta(table: Table, runs: pd.DataFrame, column: Column) -> str:
+    """By how much ours beats the best other row, and the published ours the best published other one; empty without both."""
+    here: Any = table.cells.xs(column, level=PLACE[1:])
+    spec, ours = table.spec, table.spec.ours
+    if ours is None or ours not in here.index or not here["n"][ours] or not (others := here.drop(ours))["n"].any():
+        return ""
+    best = others["mean"].agg(f"idx{spec.best}")
+    delta, half, _ = gain(*(_seeds(runs, row, column, spec) for row in (ours, best)))
+    printed = here["published"][ours] - others["published"].agg(spec.best)
+    one, other = (", ".join([spec.rows[row], *(texts[row] for texts in table.facts.values())]) for row in (ours, best))
+    where = f"{column[0]} {_percent(column[1])} %"
+    return f"Delta, {where}: {number(delta, half, printed, '+.2f')}, {one}, minus the best other row, {other}."
 
 
 def _compare_rows(table: Table, runs: pd.DataFrame) -> None:
@@ -277,14 +273,9 @@ def _compare_rows(table: Table, runs: pd.DataFrame) -> None:
     for row, column in ((row, column) for row in spec.against if row in table.rows for column in table.columns):
         seeds = (_seeds(runs, name, column, spec) for name in (row, spec.against[row]))
         found[row, *column] = gain(*seeds)[:2]
-    _add(cells, ["gain", "gain_half"], found)
+    gains = [found.get(place, (np.nan, np.nan)) for place in cells.index]
+    cells[["gain", "gain_half"]] = np.array(gains, float).reshape(-1, 2)
     cells["against"] = cells.index.get_level_values("row").map(dict(spec.against)).where(cells["gain"].notna())
-
-
-def _add(cells: pd.DataFrame, names: list[str], found: Mapping[tuple, tuple[float, ...]]) -> None:
-    """Further columns of numbers, by cell; NaN in all other cells."""
-    nothing = (np.nan,) * len(names)
-    cells[names] = np.array([found.get(place, nothing) for place in cells.index], float).reshape(-1, len(names))
 
 
 def _averages(table: Table, theirs: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, str]]:
@@ -330,19 +321,13 @@ def _shown(cell: pd.Series, most: int) -> str:
 
 def _caption(table: Table) -> str:
     cells, most = table.cells, table.cells["n"].max()
-    parts = ["One seed" if most == 1 else f"Mean and sample standard deviation over {most} seeds"]
-    if not cells["n"].isin([0, most]).all():
-        parts.append("fewer where a number in square brackets says so")
-    text = ", ".join(parts) + "; best bold"
+    text = "One seed" if most == 1 else f"Mean and sample standard deviation over {most} seeds [or as many as in square brackets]"
+    text += "; best bold"
     if cells["published"].notna().any():
         text += "; in round brackets the published number"
-    if table.spec.ours in table.rows:
-        text += f". Delta: {table.spec.rows[table.spec.ours or '']} minus the best other row"
-    if cells["delta_half"].notna().any():
-        text += ", with half of its 95 % interval (Student's t) where both have the same seeds"
-    if cells["gain"].notna().any():
-        text += ". Last columns: mean of the seeds' differences, with half of its 95 % interval (Student's t) from two seeds on"
-    return text + "."
+    return (
+        f"{text}. Differences are means over the seeds that both have, from two on with half of the 95 % interval (Student's t)."
+    )
 
 
 def _percent(ratio: float) -> str:

@@ -1,5 +1,6 @@
 """`dicap-stage figures`: a panel of the paper's figures, from finished runs."""
 
+import contextlib
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,8 @@ from typing import Any
 import click
 
 from dicap.errors import DataError
+from stages.lab.sweeps.grid import read_grid
+from stages.lab.table import GRIDS, rows_of
 from stages.support.common import ARTIFACTS, load, out_option, params_option
 from stages.support.terminal import finish
 
@@ -71,13 +74,14 @@ def command(
 
 
 def _runs(panel: str, params: Path, dataset: str, *, here: bool):
-    """Finished runs of the table that a panel's runs belong to, on the data set; of DiCaP's curves those with one budget."""
+    """Finished runs of the grid that a panel is drawn of, on the data set."""
     from dicap.lab.experiments import frame_of
     from stages.lab.sweeps.finished import finished
 
     experiments, notes = finished(everywhere=not here)
     experiments = [one for one in experiments if one["settings"]["dataset"] == dataset]
-    runs, more = frame_of(experiments, "weighting" if panel in ("1a", "1d") else "cost", load(params).model_dump())
+    grid = read_grid(GRIDS / ("weighting.yaml" if panel in ("1a", "1d") else "stability.yaml"))
+    runs, more = frame_of(experiments, rows_of("figures", [grid], experiments, {}, params))
     for note in [*notes, *more]:
         click.echo(note, err=True)
     return runs
@@ -85,15 +89,17 @@ def _runs(panel: str, params: Path, dataset: str, *, here: bool):
 
 def _curves(panel: str, runs, seed: int, ratio: float):
     """The curves of the run at `ratio`; for 1b those of every ratio, by ratio."""
+    from dvc.api import DVCFileSystem
+
     from dicap.report.evidence import read_curves
-    from stages.lab.sweeps.revisions import fetch
 
     runs = runs[(runs["row"] == ("labeled" if panel == "1a" else "dicap")) & (runs["seed"] == seed)]
     curves = {}
     with tempfile.TemporaryDirectory() as folder:
         for run in runs.to_dict("records"):
-            weights = fetch(run["rev"], f"{ARTIFACTS}/train/weights", Path(folder))
-            if weights is not None:
+            weights = Path(folder) / run["rev"]
+            with contextlib.suppress(FileNotFoundError):  # neither in the cache nor at a remote
+                DVCFileSystem(rev=run["rev"]).get(f"{ARTIFACTS}/train/weights", str(weights), recursive=True)
                 curves[run["ratio"]] = read_curves(weights)
     there = f"; there are ratios {', '.join(map(str, sorted(curves)))}" if curves else ""
     if panel == "1b":

@@ -3,7 +3,8 @@
 import json
 import os
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,16 +12,21 @@ from typing import Any
 import click
 
 from dicap.errors import DataError
+from dicap.lab.experiments import ANY
 from dicap.machine.processes import cores
 from dicap.settings import Settings
 from dicap.settings.checks import unread
 from stages.lab.sweeps.cell import cell_job, exists, experiment_ref, job_name, log_of
-from stages.lab.sweeps.engines.base import NAMES, Engine, Job, reason_in
+from stages.lab.sweeps.engines.here import Here
+from stages.lab.sweeps.engines.jobs import Job, reason_in
+from stages.lab.sweeps.engines.slurm import Slurm
 from stages.lab.sweeps.grid import Cell, Grid, cells, read_grid
-from stages.lab.sweeps.revisions import current_commit, git
+from stages.lab.table import GRIDS
 from stages.support.common import PARAMS, changes_option, parse_changes
+from stages.support.git import git
 from stages.support.terminal import finish, say
 
+ENGINES: dict[str, type[Here] | type[Slurm]] = {"here": Here, "slurm": Slurm}
 CODE = ("configs", "dicap", "stages")  # what a result depends on where the project is the program's own repository
 
 
@@ -29,7 +35,12 @@ CODE = ("configs", "dicap", "stages")  # what a result depends on where the proj
 @click.option("--dataset", help="The data set of every cell; default: that of params.yaml.")
 @changes_option("VALUE[,VALUE]", "Another value for every cell; for an axis of the grid (ratio, seed) its values.")
 @click.option(
-    "--on", "engine", type=click.Choice(NAMES), default="here", show_default=True, help="This machine, or a cluster's engine."
+    "--on",
+    "engine",
+    type=click.Choice([*ENGINES]),
+    default="here",
+    show_default=True,
+    help="This machine, or a cluster's engine.",
 )
 @click.option("--jobs", type=click.IntRange(1), help="Cells at a time; default: here 1, on a cluster as many as its nodes hold.")
 @click.option("--cpus", type=click.IntRange(1), help="Processor cores of a cell; default: here an equal share, on a cluster 1.")
@@ -47,12 +58,11 @@ def command(
 ) -> None:
     """Run every cell of GRID (a file of experiments/) that has no result yet.
 
-    Each cell is a DVC experiment of the current commit, run in a clone of its own; images are converted and features computed
+    Each cell is a DVC experiment of the current commit, run in a worktree of its own; images are converted and features computed
     once for all cells that share them. A cell that fails is reported and does not stop the rest; ask again and only what is
     missing runs, from where it stopped. `dicap-stage table` then shows the results.
     """
-    from stages.lab.sweeps.engines import open_engine
-    from stages.lab.sweeps.finished import finished
+    from stages.lab.sweeps.finished import current_commit, finished
 
     asked = parse_changes((*([f"dataset={dataset}"] if dataset else []), *changes))
     plan = read_grid(grid).override(asked)
@@ -71,11 +81,11 @@ def command(
         finish("sweep", facts, lines=[f"{'to run  ' if cell in missing else 'finished'}  {cell.name}" for cell in wanted])
         return
     if not missing:
-        finish("sweep", facts, lines=_how_to_see(plan))
+        finish("sweep", facts, lines=_how_to_see(plan, grid, asked))
         return
     _refuse_what_would_be_lost(missing, named)
 
-    running = open_engine(engine, jobs)
+    running = ENGINES[engine](jobs)
     cpus = cpus or (max(1, cores() // (jobs or 1)) if engine == "here" else 1)
     at_once = jobs or (1 if engine == "here" else None)
     # Here the cells that would use the other cores wait for the preparation: one job uses them all.
@@ -83,14 +93,8 @@ def command(
     planned = _jobs(missing, rev, Path.cwd(), at_once, cpus=cpus, gpus=gpus, preparing=preparing)
     running.check(planned[-1])
     log_of(Path.cwd(), "").parent.mkdir(parents=True, exist_ok=True)
-    try:
-        for job in planned:
-            running.submit(job)
-    except BaseException:
-        running.cancel()
-        raise
     failed = _watch(running, planned, missing, rev, plan.title)
-    lines = [f"{len(missing) - failed} of {len(missing)} cells finished", *_how_to_see(plan)]
+    lines = [f"{len(missing) - failed} of {len(missing)} cells finished", *_how_to_see(plan, grid, asked)]
     finish("sweep", facts | {"failed": failed}, lines=lines)
     if failed:
         raise click.ClickException(f"{failed} cells failed; the same sweep runs them again")
@@ -131,13 +135,14 @@ def _jobs(
     groups: dict[str, list[Cell]] = {}
     for cell in missing:
         groups.setdefault(_recipe(cell), []).append(cell)
-    jobs: list[Job] = []
-    for group in groups.values():
-        after: tuple[str, ...] = ()
-        if len(group) > 1 and at_once != 1:
-            first, options = group[0], {"cpus": preparing, "gpus": gpus, "environment": threads(preparing)}
-            jobs.append(cell_job(f"prepare-{first.name}", rev, project, first.changes, until="features", **options))
-            after = (jobs[-1].name,)
+    preparations: dict[str, Job] = {}
+    for recipe, (first, *others) in groups.items():
+        if others and at_once != 1:
+            options = {"cpus": preparing, "gpus": gpus, "environment": threads(preparing)}
+            preparations[recipe] = cell_job(f"prepare-{first.name}", rev, project, first.changes, until="features", **options)
+    jobs = list(preparations.values())
+    for recipe, group in groups.items():
+        after = preparations[recipe].name if recipe in preparations else None
         options = {"after": after, "cpus": cpus, "gpus": gpus, "environment": threads(cpus)}
         jobs += [cell_job(cell.name, rev, project, cell.changes, **options) for cell in group]
     return jobs
@@ -153,39 +158,39 @@ def _recipe(cell: Cell) -> str:
     return json.dumps([images, features], sort_keys=True)
 
 
-def _watch(engine: Engine, planned: list[Job], missing: Sequence[Cell], rev: str, title: str) -> int:
-    """Show progress and say why cells fail; how many did."""
+def _watch(engine: Here | Slurm, planned: list[Job], missing: Sequence[Cell], rev: str, title: str) -> int:
+    """Run the jobs, show progress and say why cells fail; how many did."""
     from dicap.machine.progress import progress
 
     jobs = {job.name: job for job in planned}
     cells = {job_name(cell.name, rev): cell.name for cell in missing}
+    failed: list[str] = []
 
-    def ends() -> Iterator[str]:
-        for name, succeeded in engine.watch():
+    def cells_that_end(ends: Iterator[tuple[str, str | None]]) -> Iterator[str]:
+        for name, why in ends:
             # One that the engine gave up may have been brought back all the same, by a run of it on another node.
-            if not succeeded and not (name in cells and exists(Path.cwd(), cells[name], rev)):
-                reason = engine.reason(name) or reason_in(jobs[name].log)
-                click.echo(f"failed: {cells.get(name, name)}: {reason} ({jobs[name].log.relative_to(Path.cwd())})", err=True)
+            if why is not None and not (name in cells and exists(Path.cwd(), cells[name], rev)):
+                log = jobs[name].log
+                click.echo(f"failed: {cells.get(name, name)}: {why or reason_in(log)} ({log.relative_to(Path.cwd())})", err=True)
                 failed.append(name)
             if name in cells:
                 yield name
 
-    failed: list[str] = []
     try:
-        for _ in progress(ends(), desc=title, total=len(cells), unit="cell"):
-            pass
+        with closing(engine.run(planned)) as ends:  # closed, it ends what does not outlive it
+            for _ in progress(cells_that_end(ends), desc=title, total=len(cells), unit="cell"):
+                pass
     except KeyboardInterrupt:
         if engine.outlives:
             raise click.ClickException(
                 "no longer watching, but the cells go on: squeue --me shows them, scancel ends them, the same sweep watches again"
             ) from None
-        engine.cancel()
         raise click.ClickException("stopped; the same sweep goes on from where the cells were") from None
     return len([name for name in failed if name in cells])
 
 
 def _refuse_what_would_be_lost(missing: Sequence[Cell], named: set[str]) -> None:
-    """Raise DataError where a clone lacks what this folder has, or an experiment without a result has a cell's name."""
+    """Raise DataError where a worktree lacks what this folder has, or an experiment without a result has a cell's name."""
     status = ("status", "--porcelain", "-z", "--no-renames")  # -z: names as they are, whatever is in them
     changed = [*git(*status, "--untracked-files=no").split("\0"), *git(*status, "--untracked-files=all", "--", *CODE).split("\0")]
     given = {added for cell in missing if (added := cell.settings["own"]["added"]) and not Path(added).is_absolute()}
@@ -202,12 +207,10 @@ def _refuse_what_would_be_lost(missing: Sequence[Cell], named: set[str]) -> None
         )
 
 
-def _how_to_see(plan: Grid) -> list[str]:
-    """A line that says how to see the results: the table shows runs that agree with params.yaml unless told of other values."""
-    from dicap.lab.experiments import FREE, READINGS
-
+def _how_to_see(plan: Grid, grid: Path, asked: Mapping[str, Sequence[Any]]) -> list[str]:
+    """A line that says how to see the results: a table shows the cells of its grids, with the values that the sweep was given."""
     if not plan.table:
         return []
-    free = FREE[plan.table] if plan.table != READINGS else ()
-    other = [f" -S {key}={value}" for key, value in plan.settings.items() if key not in free]
-    return [f"To see the results: dicap-stage table {plan.table}{''.join(other)}"]
+    other = [f" -S {key}={values[0]}" for key, values in asked.items() if key not in (*ANY, *plan.chosen) and len(values) == 1]
+    where = "" if grid.resolve().parent == GRIDS.resolve() else f" --grid {grid}"
+    return [f"To see the results: dicap-stage table {plan.table}{where}{''.join(other)}"]

@@ -6,7 +6,6 @@ An engine that loses a node's daemon, a worker or itself starts the job anew, el
 import contextlib
 import os
 import signal
-from collections.abc import Callable
 
 from dicap.machine.processes import when_parent_ends
 
@@ -15,15 +14,10 @@ _INTERVAL = 1.0  # seconds between two looks, each of a microsecond
 _GRACE = 10.0  # seconds for a training to save its state
 
 
-def end_with_parent(clean_up: Callable[[], None] = lambda: None, interval: float = _INTERVAL, grace: float = _GRACE) -> None:
-    """From now on, end this process and all that it started when its parent dies; `clean_up` is called last."""
+def end_with_parent(interval: float = _INTERVAL, grace: float = _GRACE) -> None:
+    """From now on, end this process and all that it started when its parent dies."""
     parent = int(os.environ.pop(STARTED_BY, os.getppid()))
-
-    def end() -> None:
-        end_descendants(grace)
-        clean_up()
-
-    when_parent_ends(end, parent, interval)
+    when_parent_ends(lambda: end_descendants(grace), parent, interval)
 
 
 def end_descendants(grace: float = _GRACE) -> None:

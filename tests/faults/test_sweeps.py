@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 import tiny
-from lab.engines import clusters
+from lab import clusters
 from repository.test_pipeline import Clone, committed
 
 pytestmark = [pytest.mark.pipeline, pytest.mark.slow, pytest.mark.timeout(7200)]  # the short form is in tests/lab/test_cell.py

@@ -10,14 +10,19 @@ from dicap.lab import tables
 from dicap.lab.budgets import budget_tables, equal_steps
 from dicap.lab.experiments import SOLVED
 from dicap.lab.tables import spec_of
+from dicap.settings.methods import METHODS
 
 DIGITS = ("digits", 0.05)
 
 
-def run(row: str, steps: int | str, scores: list[float], **more: Any) -> list[dict[str, Any]]:
-    """Runs of seeds 1, 2, ... of a row."""
+def run(name: str, steps: int | str, scores: list[float], **more: Any) -> list[dict[str, Any]]:
+    """Runs of seeds 1, 2, ... of a method, with its published head or the one that follows its name."""
+    row, _, head = name.partition(" ")
     common = {"dataset": "digits", "ratio": 0.05, "which": "raw", "other": None}
-    return [common | {"row": row, "steps": steps, "seed": seed, "map": score} | more for seed, score in enumerate(scores, 1)]
+    return [
+        common | {"row": row, "head": head or METHODS[row].head, "steps": steps, "seed": seed, "map": score} | more
+        for seed, score in enumerate(scores, 1)
+    ]
 
 
 def made(*runs: list[dict[str, Any]], published=None):
@@ -36,7 +41,7 @@ def test_a_row_is_compared_with_labelled_only_training_of_its_head_and_budget():
         run("topk", 3000, [80.0, 80.0, 80.0]),
     )
     gains = table.cells["gain"].dropna().droplevel(["dataset", "ratio"])
-    assert gains.to_dict() == {"cap 1548": 2.0, "cap ml_decoder 1548": 0.0, "dicap 1548": 3.0}, (
+    assert gains.to_dict() == {"cap linear 1548": 2.0, "cap ml_decoder 1548": 0.0, "dicap ml_decoder 1548": 3.0}, (
         "neither another head nor another budget"
     )
     text = tables.to_markdown(table)
@@ -61,7 +66,7 @@ def test_several_budgets_of_a_method_are_rows_of_their_own_in_order():
 def test_what_was_solved_is_compared_with_what_was_solved():
     (table,) = made(run("bce", SOLVED, [60.0]), run("asl", 1547, [59.0]), run("dicap linear", SOLVED, [61.5]))
     assert table.cells["gain"].dropna().to_dict() == {("dicap linear solved", *DIGITS): 1.5} and table.spec.against == {
-        "dicap linear solved": "bce solved"
+        "dicap linear solved": "bce linear solved"
     }
 
 
@@ -77,8 +82,8 @@ def test_the_published_number_stands_beside_the_longest_run_and_delta_too():
     published = {("dicap", *DIGITS): 83.5, ("d2l", *DIGITS): 79.3, ("cap", "voc2012", 0.05): 1.0}
     (table,) = made(run("dicap", 100, [60.0]), run("dicap", 200, [70.0]), run("mld", 200, [66.0]), published=published)
     printed = table.cells["published"].dropna().to_dict()
-    assert printed == {("dicap 200", *DIGITS): 83.5, ("d2l", *DIGITS): 79.3} and "cap" not in table.rows
-    assert table.cells["delta"].dropna().to_dict() == {("dicap 200", *DIGITS): 4.0}
+    assert printed == {("dicap ml_decoder 200", *DIGITS): 83.5, ("d2l", *DIGITS): 79.3} and "cap" not in table.rows
+    assert table.notes[0].startswith("Delta, digits 5 %: +4.00 (+4.20), DiCaP, ML-Decoder, 200, minus the best other row, MLD")
 
 
 def test_delta_is_to_the_best_row_at_any_budget_both_are_told_and_every_ratio_has_a_table():
@@ -86,8 +91,8 @@ def test_delta_is_to_the_best_row_at_any_budget_both_are_told_and_every_ratio_ha
         run("mld", 400, [66.0]), run("cap", 198, [60.0]), run("dicap", 200, [70.0]), run("mld", 20, [65.0], ratio=0.1)
     )
     assert (table.columns, other.columns) == ([DIGITS], [("digits", 0.1)])
-    assert table.cells["delta"].dropna().tolist() == [4.0] and table.best_other == {DIGITS: "mld 400"}
-    assert table.notes == ["Delta is DiCaP (ML-Decoder, steps: 200) minus MLD (ML-Decoder, steps: 400)."]
+    (note,) = table.notes
+    assert note == "Delta, digits 5 %: +4.00, DiCaP, ML-Decoder, 200, minus the best other row, MLD, ML-Decoder, 400."
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**6))

@@ -1,8 +1,8 @@
 """The cell of a sweep, in a small DVC project of its own; the real pipeline in tests/repository/test_pipeline.py."""
 
-import fcntl
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dicap.settings import change_settings, changed, read_yaml
-from stages.lab.sweeps import cell, shared_cache
+from stages.lab.sweeps import cell
 
 pytestmark = pytest.mark.timeout(600)
 WORDS = st.sampled_from(
@@ -65,7 +65,7 @@ stages:
 
 
 @pytest.fixture
-def project(tmp_path, monkeypatch) -> Path:
+def project(tmp_path) -> Path:
     folder = tmp_path / "project"
     (folder / ".dvc").mkdir(parents=True)
     for name in (".dvc/config", ".dvc/.gitignore", ".gitignore", ".dvcignore"):
@@ -79,32 +79,24 @@ def project(tmp_path, monkeypatch) -> Path:
         ["-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-qm", "start"],
     ):
         subprocess.run(["git", *command], check=True, cwd=folder)
-    (tmp_path / "scratch").mkdir()
-    monkeypatch.setenv("TMPDIR", str(tmp_path / "scratch"))
-    monkeypatch.setattr("tempfile.tempdir", None)
+    (folder / ".dicap" / "sweep").mkdir(parents=True)
     return folder
+
+
+def left(project: Path) -> list[str]:
+    """The worktrees beside the project itself, and folders of some."""
+    return [*cell.git("worktree", "list", folder=project).splitlines()[1:], *project.glob(".dicap/sweep/*.try-*")]
 
 
 def rev(project: Path) -> str:
     return cell.git("rev-parse", "HEAD", folder=project).strip()
 
 
-def start(project: Path, name: str, *options: str, under: tuple[str, ...] = (), **variables: str) -> subprocess.Popen:
-    command = [
-        sys.executable,
-        "-m",
-        "stages.lab.sweeps.cell",
-        "--project",
-        str(project),
-        "--rev",
-        rev(project),
-        "--name",
-        name,
-        *options,
-    ]
+def start(project: Path, name: str, seed: int, until: str | None = None, under: tuple[str, ...] = (), **variables: str):
+    job = cell.cell_job(name, rev(project), project, {"seed": seed}, until=until)
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("DVC_", "DICAP_"))} | variables
     return subprocess.Popen(
-        [*under, *command], cwd=tiny.ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        [*under, *job.command], cwd=tiny.ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         start_new_session=True,
     )  # fmt: skip
 
@@ -126,27 +118,34 @@ def disturb(process: subprocess.Popen, way: str) -> None:
     process.communicate(timeout=60)
 
 
-def test_its_result_is_an_experiment_of_the_project_and_asked_again_nothing_runs(project, tmp_path):
-    code, output = ended(start(project, "two", "-S", "seed=2"))
+def test_its_result_is_an_experiment_of_the_project_and_asked_again_nothing_runs(project):
+    code, output = ended(start(project, "two", 2))
     assert code == 0 and "begun 2" in output and output.startswith("== two: process "), output
     ref = cell.experiment_ref("two", rev(project))
-    first = cell.git("rev-parse", ref, folder=project)
     assert "seed: 2" in cell.git("show", f"{ref}:params.yaml", folder=project)
     assert (project / "params.yaml").read_text() == "seed: 1\n" and not cell.git("status", "--porcelain", folder=project)
     shown = subprocess.run([sys.executable, "-m", "dvc", "exp", "list"], cwd=project, capture_output=True, text=True, check=True)
     assert "two" in shown.stdout
 
-    code, output = ended(start(project, "two", "-S", "seed=2"))
-    assert code == 0 and "the project has its result" in output and "begun" not in output
+    code, output = ended(start(project, "two", 2))
+    assert code == 0 and "the project has its result" in output and "begun" not in output and not left(project)
 
-    # Another that began before the first was brought back: the first stays.
-    folder = tmp_path / "other"
-    folder.mkdir()
-    clone = cell._clone(project, rev(project), folder)
-    (clone / "dvc.lock").write_text("late")
-    cell._bring_back(clone, project, "two", rev(project))
-    assert cell.git("rev-parse", ref, folder=project) == first
-    assert not list((tmp_path / "scratch").iterdir())
+
+def test_of_two_that_run_the_same_cell_the_second_waits_for_the_first(project):
+    both = [start(project, "two", 2) for _ in range(2)]
+    ends = [ended(process) for process in both]
+    assert [code for code, _ in ends] == [0, 0] and "".join(output for _, output in ends).count("begun 2") == 1
+
+
+def test_a_worktree_that_was_left_half_made_is_in_nobody_s_way(project):
+    """Git itself fails where it meets one."""
+    half = project / ".git" / "worktrees" / "dead.try-1"
+    half.mkdir(parents=True)
+    (half / "gitdir").write_text("/nowhere/.git\n")
+    (half / "commondir").touch()
+    with cell._worktree(project, rev(project), "job") as place:
+        assert (place / "work.py").read_text() == WORK
+    assert not left(project) and not half.exists()
 
 
 def test_nothing_that_a_user_s_git_is_told_refuses_a_result_or_leads_elsewhere(project, tmp_path):
@@ -156,44 +155,44 @@ def test_nothing_that_a_user_s_git_is_told_refuses_a_result_or_leads_elsewhere(p
         hook.write_text("#!/bin/sh\nexit 1\n")
         hook.chmod(0o755)
     (tmp_path / "config").write_text(
-        f"[core]\nhooksPath = {tmp_path / 'hooks'}\nautocrlf = true\nsafecrlf = true\n[clone]\ndefaultRemoteName = upstream\n"
-        "[commit]\ngpgSign = true\n[push]\ngpgSign = true\n[log]\nshowSignature = true\n"
-    )
-    head, _, message = cell.git("cat-file", "commit", "HEAD", folder=project).partition("\n\n")
-    signed = f"{head}\ngpgsig -----BEGIN SSH SIGNATURE-----\n -----END SSH SIGNATURE-----\n\n{message}"
-    (tmp_path / "signed").write_text(signed)
-    cell.git(
-        "reset", "-q", cell.git("hash-object", "-tcommit", "-w", str(tmp_path / "signed"), folder=project).strip(), folder=project
+        f"[core]\nhooksPath = {tmp_path / 'hooks'}\nautocrlf = true\nsafecrlf = true\n"
+        "[commit]\ngpgSign = true\n[log]\nshowSignature = true\n"
     )
     branch = cell.git("symbolic-ref", "HEAD", folder=project)
     inherited = {"GIT_DIR": str(project / ".git"), "GIT_INDEX_FILE": str(project / ".git" / "index")}  # as of a hook
-    code, output = ended(start(project, "two", "-S", "seed=2", GIT_CONFIG_GLOBAL=str(tmp_path / "config"), **inherited))
+    code, output = ended(start(project, "two", 2, GIT_CONFIG_GLOBAL=str(tmp_path / "config"), **inherited))
     assert code == 0, output
     shown = cell.git("log", "-1", "--format=%an of %P", cell.experiment_ref("two", rev(project)), folder=project)
     assert shown.strip() == f"t of {rev(project)}" and cell.git("symbolic-ref", "HEAD", folder=project) == branch
     assert not cell.git("status", "--porcelain", folder=project)
 
 
-def test_a_failure_has_dvcs_exit_code_and_leaves_nothing(project, tmp_path):
-    code, output = ended(start(project, "seven", "-S", "seed=7"))
+def test_a_failure_has_dvcs_exit_code_and_leaves_nothing(project):
+    code, output = ended(start(project, "seven", 7))
     assert code not in (0, 75) and "Error: seven is refused" in output
-    assert not cell.exists(project, "seven", rev(project)) and not list((tmp_path / "scratch").iterdir())
+    assert not cell.exists(project, "seven", rev(project)) and not left(project)
 
 
 def test_up_to_a_stage_no_experiment_is_kept_and_its_result_is_found_again(project):
-    code, output = ended(start(project, "prepare", "-S", "seed=3", "--until", "work"))
+    """Also where dvc.lock tells of somebody else's result for the same inputs."""
+    code, output = ended(start(project, "prepare", 3, until="work"))
     assert code == 0 and "begun 3" in output
     assert not cell.exists(project, "prepare", rev(project))
-    code, output = ended(start(project, "three", "-S", "seed=3"))
-    assert code == 0 and "begun" not in output and cell.exists(project, "three", rev(project))
+    code, _ = ended(start(project, "three", 3))
+    lock = cell.git("show", f"{cell.experiment_ref('three', rev(project))}:dvc.lock", folder=project)
+    md5 = re.findall("md5: (\\w+)", lock)[-1]
+    (project / "dvc.lock").write_text(lock.replace(md5, "0" * 32))
+    cell.git("add", "dvc.lock", folder=project)
+    cell.git("-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-qm", "another's", folder=project)
+    code, output = ended(start(project, "again", 3))
+    assert code == 0 and "begun" not in output and cell.exists(project, "again", rev(project)), output
 
 
 @pytest.mark.parametrize("way", ["its parent is killed", "SIGTERM"])
-def test_no_training_runs_on_without_its_cell(project, tmp_path, way):
-    process = start(project, "long", "-S", "seed=600", under=UNDER)
+def test_no_training_runs_on_without_its_cell(project, way):
+    process = start(project, "long", 600, under=UNDER)
     tiny.wait_until(lambda: "begun" in process.stdout.readline())
     disturb(process, way)
-    tiny.wait_until(lambda: not list((tmp_path / "scratch").iterdir()))
 
 
 def test_kills_of_its_worker_and_a_signal_to_it_lose_nothing(project):
@@ -207,33 +206,20 @@ def test_kills_of_its_worker_and_a_signal_to_it_lose_nothing(project):
         return line.startswith("step ")
 
     for way in ("SIGKILL", "SIGTERM", "SIGKILL"):
-        process = start(project, "five", "-S", "seed=5", under=UNDER)
+        process = start(project, "five", 5, under=UNDER)
         tiny.wait_until(lambda process=process: step(process))
         disturb(process, way)
         assert not cell.exists(project, "five", rev(project))
-    code, output = ended(start(project, "five", "-S", "seed=5", under=UNDER))
+    code, output = ended(start(project, "five", 5, under=UNDER))
     last = [int(line.split()[1]) for line in output.splitlines() if line.startswith("step ")]
     assert code == 0 and cell.exists(project, "five", rev(project)) and "== five" in output, output
+    assert not left(project), "nor of the tries that were killed"
     assert steps == sorted(set(steps)) and last and last[0] > steps[-1] and last[-1] == 59, "no step is made twice"
-
-
-def test_what_a_killed_cell_left_is_removed_by_the_next_and_what_runs_is_not(project, tmp_path):
-    dead, running = (tmp_path / "scratch" / f"dicap-cell-{name}" for name in ("dead", "running"))
-    locks = {folder: folder.with_name(f"{folder.name}.lock") for folder in (dead, running)}
-    for folder, lock in locks.items():
-        folder.mkdir()
-        lock.touch()
-    with open(locks[running]) as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        with cell._scratch("next") as folder:
-            assert folder.parent == tmp_path / "scratch" and not dead.exists() and running.exists()
-    assert sorted(path.name for path in (tmp_path / "scratch").iterdir()) == ["dicap-cell-running", "dicap-cell-running.lock"]
 
 
 def test_what_another_cell_stored_is_neither_emptied_nor_removed(tmp_path, monkeypatch):
     stored, linked, same = (tmp_path / name for name in ("stored", "linked", "same"))
-    monkeypatch.setattr(system, "reflink", system.reflink)
-    shared_cache.without_reflinks()
+    monkeypatch.setattr(system, "reflink", cell._no_reflink)
     seen = []
 
     def copied(source, target, **_):
@@ -248,32 +234,19 @@ def test_what_another_cell_stored_is_neither_emptied_nor_removed(tmp_path, monke
     assert [*seen, (stored.read_text(), linked.read_text())] == [("rows", "rows")] * 2
 
 
-def test_stages_whose_results_are_nowhere_leave_the_lock(tmp_path):
-    def stage(digit):
-        return f"    cmd: x\n    outs:\n    - path: a{digit}\n      md5: {digit * 32}\n"
-
-    lock = tmp_path / "dvc.lock"
-    lock.write_text(f"schema: '2.0'\nstages:\n  here:\n{stage('a')}  gone:\n{stage('b')}")
-    (tmp_path / "files" / "md5" / "aa").mkdir(parents=True)
-    (tmp_path / "files" / "md5" / "aa" / ("a" * 30)).touch()
-    cell._forget_absent(lock, tmp_path)
-    assert "here:" in lock.read_text() and "gone:" not in lock.read_text()
-    cell._forget_absent(tmp_path / "none", tmp_path)
-
-
 @given(VALUE)
 @settings(deadline=None)
 def test_a_cell_has_the_values_of_its_job(value):
     """Whatever YAML makes of them."""
     job = cell.cell_job("one", "0" * 40, tiny.ROOT, {"data_root": value, "train.epochs": 3})
-    parts = [part.partition("=") for flag, part in zip(job.command, job.command[1:], strict=False) if flag == "-S"]
+    given = json.loads(job.command[-1])["changes"]
     text = (tiny.ROOT / "params.yaml").read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory() as folder:
         params = Path(folder) / "params.yaml"
         for before in (text, "dataset: digits\ntrain:\n"):
             params.write_text(before, encoding="utf-8")
             expected = changed(read_yaml(params), {"data_root": value, "train.epochs": 3})
-            change_settings(params, {key: json.loads(part) for key, _, part in parts})
+            change_settings(params, given)
             assert read_yaml(params) == expected
             comments = [line.partition("#")[2] for line in before.splitlines()]
             assert all(comment in params.read_text(encoding="utf-8") for comment in comments)

@@ -1,6 +1,5 @@
-"""Which row a run belongs to, told from its settings; and which runs may stand in one table."""
+"""Which row a run belongs to: that of the cell whose settings it has; and which of its runs count."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,20 +8,8 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from dicap.lab.experiments import (
-    FREE,
-    LADDER,
-    RECOMMENDED,
-    SOLVED,
-    frame_of,
-    row_of,
-)
-from dicap.settings import Settings, flatten, load_settings
-from dicap.settings.catalogue import OWN_HEAD
-from dicap.settings.checks import unread
-from dicap.settings.methods import METHODS
-
-ROOT = Path(__file__).parents[2]
+from dicap.lab.experiments import SOLVED, case_mark, frame_of, row_of
+from dicap.settings import load_settings
 
 
 @pytest.fixture(scope="module")
@@ -37,157 +24,61 @@ def changed(settings: dict[str, Any], **values) -> dict[str, Any]:
     return tiny.nested(settings, {key.replace("__", "."): value for key, value in values.items()})
 
 
-def step(settings: dict[str, Any], name: str) -> dict[str, Any]:
-    target, rule, contrastive, wcl, finetune = LADDER[name]
-    return changed(
-        settings,
-        calibration__target=target,
-        thresholds__rule=rule,
-        contrastive__enabled=contrastive,
-        warmup__wcl=wcl,
-        finetune__enabled=finetune,
-    )
-
-
 def experiment(settings: dict[str, Any], score: float = 50.0, when: str = "2026-01-01T00:00:00", **metrics) -> dict[str, Any]:
     return {"name": when, "rev": when, "when": when, "data": "a", "settings": settings, "metrics": {"map": score} | metrics}
 
 
-RULE = {
-    "protocol": "recommended",
-    "linear__pseudo_weight": "auto",
-    "linear__neighbours": 10,
-}
+def test_a_row_of_the_main_table_is_a_method_of_any_head_and_of_others_a_case(defaults):
+    matched = changed(defaults, method="iat", iat__rule="matched", head="linear")
+    assert [row_of("main", "some", each) for each in (defaults, matched)] == ["dicap", "iat_matched"]
+    assert row_of("ablation", "dth", defaults) == "dth" and row_of("figures", "", defaults) == "dicap"
 
 
-@pytest.mark.parametrize(
-    ("changes", "row"),
-    [
-        ({}, "dicap"),
-        ({"method": "cap"}, "cap"),
-        (RULE, RECOMMENDED),
-        (RULE | {"protocol": "published"}, None),
-        (RULE | {"linear__neighbours": 5}, None),
-        ({"linear__pseudo_weight": 0.1, "method": "cap"}, None),
-        ({"contrastive__enabled": False}, None),
-        (RULE | {"method": "cap"}, None),
-    ],
-)
-def test_rows_of_own_photographs_tell_the_recommended_rule_from_the_published_one(defaults, changes, row):
-    assert row_of("photographs", changed(defaults, **changes)) == row
-
-
-def rows_of(settings):
-    return tuple(row_of(kind, settings) for kind in ("main", "ablation", "weighting"))
-
-
-def test_the_defaults_are_the_whole_method_and_labelled_only_is_the_baseline(defaults):
-    assert rows_of(defaults) == ("dicap", "fte", None)
-    assert rows_of(changed(defaults, method="mld")) == ("mld", "baseline", None)
-    assert rows_of(changed(defaults, contrastive__enabled=False)) == (None, None, None), "off the ladder"
-
-
-def test_every_step_and_policy_is_told_apart(defaults):
-    for name in LADDER:
-        assert rows_of(step(defaults, name))[:2] == ("dicap" if name == "fte" else None, name)
-    for policy in ("uniform", "confidence", "labeled", "estimated", "optimal"):
-        at_step = changed(step(defaults, "dth"), calibration__policy=policy)
-        assert rows_of(at_step) == (None, "dth" if policy == "estimated" else None, policy)
-        assert row_of("weighting", changed(defaults, calibration__policy=policy)) is None
-
-
-def test_runs_with_other_settings_are_left_out_with_a_sentence(defaults):
-    other = changed(defaults, train__batch_size=99)
-    runs = [experiment(changed(other, seed=k), 70.0) for k in (1, 2)] + [experiment(changed(defaults, seed=3), 50.0)]
-    frame, notes = frame_of(runs, "main", defaults)
-    assert frame["seed"].tolist() == [3], "those that agree with params.yaml"
-    assert notes == ["digits: left out 2 runs with other settings (train.batch_size)."]
-    frame, notes = frame_of(runs, "main", changed(defaults, train__batch_size=7))
-    assert frame["seed"].tolist() == [1, 2], "else the most numerous"
-    assert notes[0] == "digits: no run has the settings asked for; those shown differ in train.batch_size."
-
-
-def test_drml_s_own_normalisation_is_a_row_beside_the_others_and_another_for_all_is_not(defaults):
-    plain = changed(defaults, network__normalize="none")
-    for normalize, found in (("auto", ["dicap", "drml"]), ("imagenet", ["dicap"])):
-        drml = changed(plain, method="drml", head="own", drml__features="pretrained", network__normalize=normalize)
-        assert frame_of([experiment(plain, 50.0), experiment(drml, 40.0)], "main", plain)[0]["row"].tolist() == found
-
-
-def test_budgets_and_heads_are_rows_of_one_table(defaults):
+def test_runs_of_no_cell_are_counted_and_what_is_known_of_the_others_is_told(defaults):
     cap = changed(defaults, method="cap", head="linear")
-    longer = changed(cap, warmup__epochs=99)
     runs = [
-        experiment(cap, 50.0, steps=100, model="raw", map_raw=50.0, map_ema=51.0),
-        experiment(longer, 55.0, steps=200),
-        experiment(changed(longer, seed=2), 56.0, "2026-02-02", steps=None),
-        experiment(changed(cap, head="ml_decoder"), 60.0),
-        experiment(changed(cap, method="iat"), 61.0),
-        experiment(changed(cap, method="iat", iat__rule="matched"), 62.0),
+        experiment(
+            changed(cap, ratio=0.1, seed=7, data_root="elsewhere"), 50.0, steps=100, model="raw", map_raw=50.0, map_ema=51.0
+        ),
+        experiment(cap, 56.0, steps=None),
+        experiment(cap, 0.0) | {"metrics": {"map": None}},
+        experiment(changed(cap, train__batch_size=99), 70.0),
     ]
-    frame, notes = frame_of(runs, "main", defaults)
-    assert notes == []
-    assert sorted(zip(frame["row"], map(str, frame["steps"]), frame["map"], strict=True)) == [
-        ("cap", "100", 50.0), ("cap", "200", 55.0), ("cap", SOLVED, 56.0), ("cap ml_decoder", "", 60.0), ("iat", "", 61.0),
-        ("iat_matched", "", 62.0),
-    ]  # fmt: skip
-    assert frame[frame["steps"].astype(str) == "100"]["other"].tolist() == [51.0], (
-        "the EMA's, where the raw network is the result"
-    )
+    frame, notes = frame_of(runs, {case_mark(cap): "cap"})
+    assert notes == ["Not shown: 1 run with settings that no cell of the table's grids has."]
+    shown = frame[["row", "head", "ratio", "seed", "steps", "map"]].to_numpy().tolist()
+    assert shown == [["cap", "linear", 0.05, 1, SOLVED, 56.0], ["cap", "linear", 0.1, 7, 100, 50.0]]
+    assert frame["other"].tolist()[1] == 51.0, "the EMA's, where the raw network is the result"
+    frame, _ = frame_of(runs, {})
+    assert frame.empty
 
 
-def test_runs_on_other_photographs_of_one_name_are_left_out(defaults):
-    own = changed(defaults, dataset="table", data_root="x")
-    runs = [experiment(changed(own, seed=k), 50.0, f"2026-01-0{k}") | {"data": "a" if k < 3 else "b"} for k in (1, 2, 3)]
-    frame, notes = frame_of(runs, "main", own)
-    assert frame["seed"].tolist() == [3]
-    assert notes == ["table: left out 2 runs on other images or labels than the latest."]
+def test_of_two_grids_with_one_row_and_as_many_steps_the_latest_settings_count(defaults):
+    other = changed(defaults, loss__clip=0.1)
+    runs = [experiment(defaults, 1.0, "1", steps=9), experiment(changed(other, seed=2), 2.0, "2", steps=9)]
+    frame, notes = frame_of(runs, {case_mark(defaults): "dicap", case_mark(other): "dicap"})
+    assert frame["seed"].tolist() == [2]
+    assert notes == ["digits 0.05 dicap ml_decoder 9: left out 1 run with other settings than the latest."]
 
 
-OTHERWISE = {  # what the tables leave free, and what they do not
-    "head": st.sampled_from(["linear", "ml_decoder"]),
-    "method": st.sampled_from(["mld", "pclp", "dicap"]),
-    "seed": st.integers(1, 3),
-    "data_root": st.sampled_from(["here", "there"]),
-    "protocol": st.sampled_from(["published", "recommended"]),
-    "warmup__epochs": st.integers(1, 2),
-    "pclp__epochs": st.integers(1, 2),
-    "loss__gamma_neg": st.sampled_from([0.0, 4.0]),
-    "train__trainable": st.sampled_from(["head", "all"]),
-    "train__batch_size": st.sampled_from([64, 64, 64, 32]),
-    "ratio": st.sampled_from([0.05, 0.1]),
-}
-
-
-@pytest.mark.parametrize("kind", FREE)
 @given(st.data())
 @hypothesis_settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_runs_of_one_cell_agree_in_all_that_they_read(defaults, kind, data):
-    """And every run that counts for nothing is of a cell and seed that has a later one, or spoken of."""
+def test_of_a_data_set_the_latest_photographs_and_of_a_seed_the_latest_run_count(defaults, data):
+    """Against a loop; and what is left out is spoken of."""
+    rows = {case_mark(changed(defaults, method=method)): method for method in ("mld", "cap")}
+    drawn = st.tuples(
+        st.sampled_from(["mld", "cap", "bce"]), st.sampled_from([0.1, 0.2]), st.integers(1, 2), st.sampled_from("aab")
+    )
+    draws = data.draw(st.lists(drawn, min_size=1, max_size=9))
     runs = []
-    for number, changes in enumerate(data.draw(st.lists(st.fixed_dictionaries({}, optional=OTHERWISE), min_size=6, max_size=12))):
-        steps = data.draw(st.sampled_from([100, 200]))
-        own = changed(defaults, **changes)
-        if METHODS[own["method"]].is_its_head or METHODS[own["method"]].head == OWN_HEAD:
-            own["head"] = METHODS[own["method"]].head
-        runs.append(experiment(own, float(number), f"{number:03}", steps=steps) | {"data": data.draw(st.sampled_from("aaab"))})
-    frame, notes = frame_of(runs, kind, defaults)
-    names = ["dataset", "row", "ratio", *(["steps"] if kind == "main" else [])]
-    by_rev = {run["rev"]: run for run in runs}
-    for _, part in frame.groupby(names) if len(frame) else ():
-        assert part["seed"].is_unique
-        read = set()
-        for rev in part["rev"]:
-            values = by_rev[rev]["settings"]
-            unread_here = unread(Settings.model_validate(values))
-            kept = [(k, v) for k, v in flatten(values) if k not in {"seed", "ratio", "data_root", "protocol", *unread_here}]
-            read.add((repr(kept), by_rev[rev]["data"]))
-        assert len(read) == 1, part
-    belong = [run for run in runs if row_of(kind, run["settings"])]
-    left_out = sum(int(note.split("left out ")[1].split(" ")[0]) for note in notes if "left out " in note)
-    assert left_out <= len(belong) and (left_out or len(frame) == len({_cell(run, kind) for run in belong}))
-
-
-def _cell(run: dict[str, Any], kind: str) -> tuple:
-    settings = run["settings"]
-    return row_of(kind, settings), settings["ratio"], settings["seed"], run["metrics"]["steps"] if kind == "main" else 0
+    for number, (method, ratio, seed, photographs) in enumerate(draws):
+        settings = changed(defaults, method=method, ratio=ratio, seed=seed)
+        runs.append(experiment(settings, float(number), f"{number:03}") | {"data": photographs})
+    frame, notes = frame_of(runs, rows)
+    belong = [(number, draw) for number, draw in enumerate(draws) if draw[0] != "bce"]
+    same = [(number, draw) for number, draw in belong if draw[3] == belong[-1][1][3]]
+    expected = {draw[:3]: float(number) for number, draw in same}
+    found = frame[["row", "ratio", "seed", "map"]].to_numpy().tolist() if belong else []
+    assert {(row, ratio, seed): score for row, ratio, seed, score in found} == expected and len(found) == len(expected)
+    counts = [int(note.split(" run")[0].split()[-1]) for note in notes]
+    assert sum(counts) == len(draws) - len(same)

@@ -1,4 +1,4 @@
-"""`dicap-stage sweep` and what it asks of an engine; cells in tests/lab/test_cell.py, engines in tests/lab/engines."""
+"""`dicap-stage sweep` and what it asks of an engine; cells in test_cell.py, engines in test_engines.py."""
 
 import hashlib
 import json
@@ -13,9 +13,10 @@ from click.testing import CliRunner
 
 from dicap.errors import DataError
 from stages.cli import main
-from stages.lab.sweeps import engines, finished
+from stages.lab import sweep
+from stages.lab.sweeps import finished
 from stages.lab.sweeps.cell import experiment_ref
-from stages.lab.sweeps.engines.base import Job
+from stages.lab.sweeps.engines.jobs import Job
 from stages.lab.sweeps.grid import cells, read_grid
 from stages.support.common import parse_changes
 
@@ -51,30 +52,20 @@ class Fake:
 
     def __init__(self, monkeypatch, done: list[dict]) -> None:
         self.jobs: list[Job] = []
-        self.asked: list[tuple[str, int | None]] = []
-        self.bad, self.cancelled = "never", False
+        self.asked: list[int | None] = []
+        self.bad = "never"
         monkeypatch.setattr(finished, "finished", lambda *, everywhere: (done, []))
-        monkeypatch.setattr(engines, "open_engine", lambda name, at_once: self.asked.append((name, at_once)) or self)
+        monkeypatch.setattr(sweep, "ENGINES", dict.fromkeys(sweep.ENGINES, lambda at_once: self.asked.append(at_once) or self))
 
     def check(self, job):
         if job.gpus > 1:
             raise DataError(f"--gpus {job.gpus}: nobody has them")
 
-    def submit(self, job):
-        if "refused" in self.bad and self.jobs:
-            raise DataError("no more jobs for you")
-        self.jobs.append(job)
-
-    def watch(self):
-        for job in self.jobs:
+    def run(self, jobs):
+        self.jobs += jobs
+        for job in jobs:
             job.log.write_text("== 1\nError: long ago\n== 2\nError: no disk\nERROR: failed to reproduce\n")
-            yield job.name, self.bad not in job.name
-
-    def reason(self, name):
-        return None
-
-    def cancel(self):
-        self.cancelled = True
+            yield job.name, "" if self.bad in job.name else None
 
 
 @pytest.fixture
@@ -94,8 +85,7 @@ def every(project):
 
 
 def changes_of(job: Job) -> dict[str, Any]:
-    parts = (part.partition("=") for flag, part in zip(job.command, job.command[1:], strict=False) if flag == "-S")
-    return {key: json.loads(value) for key, _, value in parts}
+    return json.loads(job.command[-1])["changes"]
 
 
 def run_of(cell, *inputs: str) -> dict[str, Any]:
@@ -107,15 +97,12 @@ def test_only_what_is_missing_is_submitted(project, monkeypatch):
     wanted = every(project)
     fake = Fake(monkeypatch, [run_of(cell) for cell in wanted[1:3]])
     result = run("grid.yaml")
-    assert result.exit_code == 0 and fake.asked == [("here", None)]
+    assert result.exit_code == 0 and fake.asked == [None]
     assert [job.name for job in fake.jobs] == [f"{cell.name}-{rev()[:7]}" for cell in (wanted[0], wanted[3])]
     assert [changes_of(job)["seed"] for job in fake.jobs] == [1, 2]
-    assert all(rev() in job.command and job.folder == project for job in fake.jobs)
+    assert all(rev() in job.command[-1] and job.folder == project for job in fake.jobs)
     assert "4 cells, 2 finished, 2 to run" in result.stdout and "dicap-stage table main" in result.stdout
-
-
-def test_a_finished_sweep_runs_nothing(project, monkeypatch):
-    fake = Fake(monkeypatch, [run_of(cell) for cell in every(project)])
+    fake = Fake(monkeypatch, [run_of(cell) for cell in wanted])
     told = json.loads(CliRunner().invoke(main, ["--json", "sweep", "grid.yaml"]).stdout)
     assert (told["cells"], told["to run"]) == (4, []) and not fake.asked
 
@@ -127,14 +114,10 @@ def test_a_run_of_other_labels_or_code_is_no_result(project, monkeypatch):
         Path(name).parent.mkdir()
         Path(name).write_text("one")
     Fake(monkeypatch, [run_of(cell, *inputs) for cell in every(project)])
-    assert "4 finished" in run("grid.yaml", "--dry-run").stdout
     for name in inputs:
-        Path(name).write_text("another")
-        assert "0 finished" in run("grid.yaml", "--dry-run").stdout
-        Path(name).unlink()
-        assert "0 finished" in run("grid.yaml", "--dry-run").stdout
-        Path(name).write_text("one")
-        assert "4 finished" in run("grid.yaml", "--dry-run").stdout
+        for text, count in (("one", 4), ("another", 0), (None, 0), ("one", 4)):
+            Path(name).unlink() if text is None else Path(name).write_text(text)
+            assert f"{count} finished" in run("grid.yaml", "--dry-run").stdout
 
 
 @pytest.mark.parametrize(
@@ -145,10 +128,10 @@ def test_cells_at_a_time_wait_for_what_they_share(fake, options, jobs):
     assert len(fake.jobs) == jobs
     first = fake.jobs[0]
     if jobs == 5:
-        assert first.name.startswith("prepare-") and first.after == () and "features" in first.command
-        assert {job.after for job in fake.jobs[1:]} == {(first.name,)}
+        assert first.name.startswith("prepare-") and first.after is None and '"until": "features"' in first.command[-1]
+        assert {job.after for job in fake.jobs[1:]} == {first.name}
     else:
-        assert {job.after for job in fake.jobs} == {()}
+        assert {job.after for job in fake.jobs} == {None}
 
 
 @pytest.mark.parametrize(
@@ -171,25 +154,22 @@ def test_the_preparation_has_the_cores_of_the_cells_that_wait_for_it(fake, monke
     assert {job.gpus for job in fake.jobs} == {int("--gpus" in options)}
 
 
-def test_every_data_set_and_features_recipe_has_a_preparation_of_its_own(project, fake):
-    (project / "grid.yaml").write_text("axes: {backbone: [resnet18, resnet34], seed: [1, 2], ratio: [0.1]}\n")
+@pytest.mark.parametrize(
+    ("axis", "groups"),
+    [("backbone: [resnet18, resnet34]", [2, 2]), ("own.test_share: [0.2, 0.3]", [2])],  # the same photographs, others for testing
+)
+def test_every_data_set_and_features_recipe_has_a_preparation_of_its_own(project, fake, axis, groups):
+    (project / "grid.yaml").write_text(f"axes: {{{axis}, seed: {[1, 2][: len(groups)]}, ratio: [0.1]}}\n")
     git("commit", "-qam", "grid")
     run("grid.yaml", "--jobs", "2", "-S", "backbone_weights=random")
-    groups = {job.name: [each for each in fake.jobs if each.after == (job.name,)] for job in fake.jobs if not job.after}
-    assert [len(each) for each in groups.values()] == [2, 2]
-    for first, each in groups.items():
-        (prepared,) = [job for job in fake.jobs if job.name == first]
-        assert {changes_of(job)["backbone"] for job in each} == {changes_of(prepared)["backbone"]}
+    prepared = {job.name: [each for each in fake.jobs if each.after == job.name] for job in fake.jobs if not job.after}
+    assert [len(each) for each in prepared.values()] == groups
+    for first, each in prepared.items():
+        (preparation,) = [job for job in fake.jobs if job.name == first]
+        assert len(groups) == 1 or {changes_of(job)["backbone"] for job in each} == {changes_of(preparation)["backbone"]}
 
 
-def test_cells_of_the_same_photographs_share_a_preparation_whichever_are_for_testing(project, fake):
-    (project / "grid.yaml").write_text("axes: {own.test_share: [0.2, 0.3], seed: [1], ratio: [0.1]}\n")
-    git("commit", "-qam", "grid")
-    run("grid.yaml", "--jobs", "2")
-    assert [job.after for job in fake.jobs] == [(), *[(fake.jobs[0].name,)] * 2]
-
-
-def test_a_failed_cell_is_reported_and_the_rest_runs(fake):
+def test_a_failed_cell_is_reported_and_the_rest_runs(fake, monkeypatch):
     fake.bad = "mld-r0_05-s2"
     result = run("grid.yaml")
     assert result.exit_code == 1 and len(fake.jobs) == 4
@@ -197,10 +177,7 @@ def test_a_failed_cell_is_reported_and_the_rest_runs(fake):
     (line,) = [line for line in result.stderr.splitlines() if line.startswith("failed: ")]
     assert "pictograms-mld-r0_05-s2" in line and "Error: no disk (.dicap/sweep/pictograms-mld" in line and "long ago" not in line
     assert "1 cells failed; the same sweep runs them again" in result.stderr
-
-
-def test_a_cell_that_was_brought_back_has_not_failed(fake, monkeypatch):
-    fake.bad = "mld-r0_05-s2"
+    # The engine gave it up, but another run of it was brought back.
     monkeypatch.setattr("stages.lab.sweep.exists", lambda project, name, commit: commit == rev())
     result = run("grid.yaml")
     assert result.exit_code == 0 and "4 of 4 cells finished" in result.stdout and "failed" not in result.stderr
@@ -259,27 +236,38 @@ def test_an_experiment_without_a_result_is_not_overwritten(project, fake):
 
 
 def test_ctrl_c_ends_the_cells_or_leaves_them_as_the_engine_does(fake, monkeypatch):
+    closed = []
 
-    def interrupted():
+    def interrupted(jobs):
+        try:
+            yield jobs[0].name, None
+        finally:
+            closed.append(True)
+
+    def stopped(ends, **_):
+        yield next(iter(ends))
         raise KeyboardInterrupt
-        yield
 
-    monkeypatch.setattr(fake, "watch", interrupted)
+    monkeypatch.setattr(fake, "run", interrupted)
+    monkeypatch.setattr("dicap.machine.progress.progress", stopped)
     result = run("grid.yaml")
-    assert result.exit_code == 1 and fake.cancelled and "goes on from where the cells were" in result.stderr
-    fake.cancelled, fake.outlives = False, True
+    assert result.exit_code == 1 and closed and "goes on from where the cells were" in result.stderr
+    fake.outlives = True
     result = run("grid.yaml")
-    assert result.exit_code == 1 and not fake.cancelled and "squeue --me" in result.stderr
+    assert result.exit_code == 1 and "squeue --me" in result.stderr
+
+
+def test_the_table_that_shows_a_sweep_is_named_with_its_options(project, fake):
+    result = run("grid.yaml", "-S", "seed=5", "-S", "train.epochs=3", "-S", "method=mld,dicap")
+    assert "dicap-stage table main --grid grid.yaml -S train.epochs=3\n" in result.stdout
 
 
 @pytest.mark.parametrize(
     ("options", "line"),
     [
         (["sed=1"], "did you mean seed?"),
-        (["seed"], "expected SETTING=VALUE"),
         (["seed=1,"], "expected SETTING=VALUE"),
         (["ratio=7"], "ratio"),
-        (["seed=1", "seed=2"], "seed has values already"),
         (["dataset=digits"], "dataset has values already"),
     ],
 )

@@ -68,6 +68,8 @@ def typed(project, raw_photos, monkeypatch):
     for name in ("test-000.png", "test-001.png"):
         shutil.copy(raw_photos / name, project.folder / "photos")
     (project.folder / "photos" / "broken.png").write_bytes(b"no image")
+    (project.folder / "experiments").mkdir()
+    (project.folder / "experiments" / "own.yaml").write_text("table: main\naxes: {seed: [1]}\n")
     run = {"name": "a", "rev": "a" * 40, "when": "2026-01-01", "data": "", "settings": tiny.settings().model_dump()}
     run["metrics"] = {"map": 50.0, "map_low": 45.0, "map_high": 55.0, "steps": 10}
     monkeypatch.setattr(finished, "finished", lambda *, everywhere: ([run], []))

@@ -1,23 +1,23 @@
-"""One cell of a sweep, wherever an engine runs it: a clone of the project, `dvc repro` in it, the result brought back.
+"""One cell of a sweep, wherever an engine runs it: a worktree of the project, `dvc repro` in it, and an experiment of its result.
 
-The clone shares the project's Git objects and DVC's cache, and lies on the node's own disk. What is saved to resume from lies in
-the project (`DICAP_PROJECT`), so that a cell that was killed on one node goes on on another.
+Worktree, lock and log lie in the project's `.dicap/sweep`, and what is saved to resume from in `.dicap/state` (`DICAP_PROJECT`),
+so that a cell that was killed on one node goes on on another.
 
-    python -m stages.lab.sweeps.cell --project FOLDER --rev COMMIT --name NAME -S KEY=JSON ...
+    python -m stages.lab.sweeps.cell '{"project": FOLDER, "rev": COMMIT, "name": NAME, "changes": {KEY: VALUE}, "until": null}'
 """
 
 import contextlib
+import errno
 import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -25,27 +25,19 @@ from dicap.errors import DataError
 from dicap.files.locks import locked
 from dicap.settings import change_settings, flatten, read_yaml
 from dicap.settings.catalogue import PATHS
-from stages.lab.sweeps.engines.base import BEGIN, Job
-from stages.lab.sweeps.revisions import LOCK, cache_folder, git, in_cache
+from stages.lab.sweeps.engines.jobs import BEGIN, Job
+from stages.lab.sweeps.finished import LOCK, cache_folder
 from stages.support.common import PARAMS
+from stages.support.git import git
 from stages.support.parent import end_descendants, end_with_parent
 
 EXIT_STOPPED = 75
-_SCRATCH = "dicap-cell-"
-# Set by DVC for its stages and by Git for its hooks; they would lead out of the clone, and the project's own HEAD elsewhere.
+# Set by DVC for its stages and by Git for its hooks; they would lead out of the worktree, and the project's own HEAD elsewhere.
 _LEADING = ("DVC_ROOT", "DVC_STAGE", "DVC_EXP_NAME", "DVC_EXP_BASELINE_REV", "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
-# No hook, signature or ending of a line of the user's own Git may refuse a result.
-_PLAIN = ("core.hooksPath=/dev/null", "commit.gpgSign=false", "push.gpgSign=false", "core.safecrlf=false")
 
 
 def cell_job(
-    name: str,
-    rev: str,
-    project: Path,
-    changes: Mapping[str, Any],
-    *,
-    until: str | None = None,
-    **resources: Any,
+    name: str, rev: str, project: Path, changes: Mapping[str, Any], *, until: str | None = None, **resources: Any
 ) -> Job:
     """The job that runs an experiment of a commit.
 
@@ -54,11 +46,9 @@ def cell_job(
         until: run the pipeline up to this stage only and keep no experiment; its results stay in DVC's cache.
         resources: what else a Job has.
     """
-    command = [sys.executable, "-m", "stages.lab.sweeps.cell", "--project", str(project), "--rev", rev, "--name", name]
-    command += ["--until", until] if until else []
-    command += [part for key, value in changes.items() for part in ("-S", f"{key}={json.dumps(value)}")]
-    job = job_name(name, rev)
-    return Job(job, tuple(command), project, log_of(project, job), **resources)
+    task = {"project": str(project), "rev": rev, "name": name, "changes": dict(changes), "until": until}
+    command = (sys.executable, "-m", "stages.lab.sweeps.cell", json.dumps(task))
+    return Job(job_name(name, rev), command, project, log_of(project, job_name(name, rev)), **resources)
 
 
 def job_name(name: str, rev: str) -> str:
@@ -81,154 +71,111 @@ def exists(project: Path, name: str, rev: str) -> bool:
     return bool(git("for-each-ref", experiment_ref(name, rev), folder=project).strip())
 
 
-@click.command()
-@click.option("--project", type=click.Path(path_type=Path, file_okay=False), required=True)
-@click.option("--rev", required=True)
-@click.option("--name", required=True)
-@click.option("--until")
-@click.option("-S", "--set-param", "changes", multiple=True, metavar="KEY=JSON")
-def main(project: Path, rev: str, name: str, until: str | None, changes: tuple[str, ...]) -> None:
-    """Run one experiment of a commit of the project and bring it back."""
-    for key in _LEADING:
-        os.environ.pop(key, None)
-    with _scratch(name) as folder:
-        end_with_parent(lambda: _remove(folder.with_name(f"{folder.name}.lock")))
-        signal.signal(signal.SIGTERM, _stop)
-        click.echo(f"{BEGIN}{name}: process {os.getpid()} on {os.uname().nodename}, {time.strftime('%Y-%m-%d %H:%M:%S')}")
-        try:
-            code = run(project, rev, name, changes, folder, until)
-        except DataError as error:
-            click.echo(f"Error: {error}")
-            code = 1
-    sys.exit(code)
+def run(project: Path, rev: str, name: str, changes: Mapping[str, Any], until: str | None) -> int:
+    """Run one experiment; 0 where the project has its result, else DVC's exit code.
 
-
-def run(project: Path, rev: str, name: str, changes: tuple[str, ...], folder: Path, until: str | None) -> int:
-    """Run one experiment in a clone below `folder`; 0 where the project has its result, else DVC's exit code.
-
-    With `until` the pipeline up to that stage alone, and no experiment is kept.
+    With `until` the pipeline up to that stage alone, and no experiment is kept. Of two sweeps that run the same cell the second
+    waits for the first.
     """
-    clone = _clone(project, rev, folder)
-    # Not by DVC's own `-S`: its grammar reads some texts otherwise than they stand in a grid.
-    change_settings(clone / PARAMS, {key: json.loads(value) for key, _, value in (change.partition("=") for change in changes)})
-    values = dict(flatten(read_yaml(clone / PARAMS)))
-    for path in (str(values[key]) for key in PATHS if values.get(key)):
-        if not (clone / path).exists() and (project / path).exists():  # relative, and not committed
-            (clone / path).parent.mkdir(parents=True, exist_ok=True)
-            (clone / path).symlink_to((project / path).resolve())
-    environment = os.environ | {
-        "DICAP_PROJECT": str(project),
-        "DVC_SITE_CACHE_DIR": str(folder / "site"),  # or each clone would leave a folder behind in the system's
-        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
-    }
-    # Not `dvc exp run`, which reads the whole pipeline again and again to record an experiment: two seconds a cell more.
-    command = ["repro", *([until] if until else [])]
-    if until or not exists(project, name, rev):
-        if (code := _dvc(command, clone, environment)) == 0 and not until:
-            _bring_back(clone, project, name, rev)
-        return code
-    click.echo(f"{name}: the project has its result")
-    return 0
+    with locked(log_of(project, job_name(name, rev)).with_suffix(".lock"), wait=True):
+        if not until and exists(project, name, rev):
+            click.echo(f"{name}: the project has its result")
+            return 0
+        with _worktree(project, rev, job_name(name, rev)) as place:
+            _prepare(place, project, changes)
+            if (code := _repro(place, project, until)) == 0 and not until:
+                _keep(place, project, name, rev)
+    return code
 
 
-def _clone(project: Path, rev: str, folder: Path) -> Path:
-    """A clone of the project at a commit, with its cache and its author; the folder in it that corresponds to the project's."""
+@contextlib.contextmanager
+def _worktree(project: Path, rev: str, job: str) -> Iterator[Path]:
+    """The folder that corresponds to the project's in a worktree of its own; those of the job's killed tries are removed."""
+    sweep = log_of(project, job).parent
+    for left in sweep.glob(f"{job}.try-*"):
+        _remove(left, project)
+    top = Path(git("rev-parse", "--show-toplevel", folder=project).strip())
+    tree = Path(tempfile.mkdtemp(prefix=f"{job}.try-", dir=sweep))  # another each time: a killed one's training may write still
+    try:
+        _git_worktree("add", "--quiet", "--detach", "--no-checkout", str(tree), rev, project=project)
+        git("reset", "--quiet", "--hard", folder=tree)  # a checkout would call the user's hooks
+        yield tree / project.resolve().relative_to(top.resolve())
+    finally:
+        _remove(tree, project)
+
+
+def _remove(tree: Path, project: Path) -> None:
+    shutil.rmtree(tree, ignore_errors=True)
+    with contextlib.suppress(DataError):  # killed before Git knew of it
+        _git_worktree("remove", "--force", "--force", str(tree), project=project)
+
+
+def _git_worktree(*arguments: str, project: Path) -> None:
+    """`git worktree`, of one cell at a time: it fails where another worktree is half made (seen with Git 2.39)."""
+    with locked(project / ".dicap" / "sweep" / "worktrees.lock", wait=True):
+        known = Path(git("rev-parse", "--path-format=absolute", "--git-path", "worktrees", folder=project).strip())
+        for last in (each for each in known.glob("*.try-*/commondir") if not each.stat().st_size):
+            shutil.rmtree(last.parent)  # its node died while it was made
+        git("worktree", *arguments, folder=project)
+
+
+def _prepare(place: Path, project: Path, changes: Mapping[str, Any]) -> None:
+    """Give a worktree the cell's settings, the project's cache and data that are not committed."""
     from dvc.config import Config
 
-    top = Path(git("rev-parse", "--show-toplevel", folder=project).strip())
-    clone = folder / "clone"
-    options = ["--shared", "--no-checkout", "--origin", "origin", *(part for value in _PLAIN for part in ("--config", value))]
-    git("clone", "--quiet", *options, str(top), str(clone), folder=folder)
-    git("checkout", "--quiet", "--detach", rev, folder=clone)
-    for key, of_commit in (("user.name", "%an"), ("user.email", "%ae")):  # perhaps said in the project alone, or nowhere
-        otherwise = git("show", "--no-patch", f"--format={of_commit}", rev, folder=project).strip()
-        git("config", key, git("config", "--default", otherwise, "--get", key, folder=project).strip(), folder=clone)
-    place = clone / project.resolve().relative_to(top.resolve())
+    # Not by DVC's own `-S`: its grammar reads some texts otherwise than they stand in a grid.
+    change_settings(place / PARAMS, changes)
+    values = dict(flatten(read_yaml(place / PARAMS)))
+    for path in (str(values[key]) for key in PATHS if values.get(key)):
+        if not (place / path).exists() and (project / path).exists():  # relative, and not committed
+            (place / path).parent.mkdir(parents=True, exist_ok=True)
+            (place / path).symlink_to((project / path).resolve())
     if (local := project / ".dvc" / "config.local").is_file():
         shutil.copy2(local, place / ".dvc")
     with Config(str(place / ".dvc"), validate=False).edit("local") as config:
         config.setdefault("cache", {})["dir"] = str(cache_folder(project))  # type: ignore[attr-defined]
-    _forget_absent(place / "dvc.lock", cache_folder(project))
-    return place
+    # DVC would look for the results in the lock and for no others, and convert the images again in every cell where they are
+    # somebody else's; without it the run cache tells what this project has made.
+    (place / LOCK).unlink(missing_ok=True)
 
 
-def _forget_absent(lock: Path, cache: Path) -> None:
-    """Take the stages out of dvc.lock whose results are not in the cache, as after somebody else's run.
+def _repro(place: Path, project: Path, until: str | None) -> int:
+    """Run DVC, in this process, as on a disk without reflinks; its exit code.
 
-    Of a stage whose inputs are those of the lock DVC looks for the lock's results and for no others (seen with DVC 3.67): it
-    would convert the images again in every cell, although the run cache holds them.
+    DVC asks the disk for a reflink before it copies a file into the cache. Its reflink (dvc-objects 5.2) first empties the file
+    that already has the name, and removes it where the disk knows no reflinks: a file that another cell has just stored, and
+    links to. Without reflinks a copy takes the name when it is whole.
     """
-    from ruamel.yaml import YAML
+    from dvc.cli import main
+    from dvc_objects.fs import system
 
-    if not lock.is_file():
-        return
-    yaml = YAML()
-    content = yaml.load(lock.read_text(encoding="utf-8"))
-    stages = content.get("stages") or {}
-    absent = [
-        name for name, stage in stages.items() if not all(in_cache(cache, o["md5"]).exists() for o in stage.get("outs", []))
-    ]
-    for name in absent:
-        del stages[name]
-    if absent:
-        with open(lock, "w", encoding="utf-8") as handle:
-            yaml.dump(content, handle)
+    system.reflink = _no_reflink
+    os.environ["DICAP_PROJECT"] = str(project)
+    os.environ["DVC_SITE_CACHE_DIR"] = str(place / ".dvc" / "tmp" / "site")  # or each cell would leave a folder in the system's
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    with contextlib.chdir(place):
+        # Not `dvc exp run`, which reads the whole pipeline again and again to record an experiment: two seconds a cell more.
+        return main(["repro", *([until] if until else [])])
 
 
-def _dvc(arguments: list[str], folder: Path, environment: dict[str, str]) -> int:
-    """Run DVC and print what it prints; its exit code."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "stages.lab.sweeps.shared_cache", *arguments],
-        cwd=folder, env=environment, text=True, errors="replace",
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
-    assert process.stdout is not None
-    for line in process.stdout:
-        click.echo(line, nl=False)
-    return process.wait()
+def _no_reflink(source: str, target: str) -> NoReturn:
+    raise OSError(errno.ENOTSUP, "not in a cell", target)
 
 
-def _bring_back(clone: Path, project: Path, name: str, rev: str) -> None:
-    """Give the project the experiment, as DVC records one: a commit on `rev`; where it has one of this name, the first stays."""
+def _keep(place: Path, project: Path, name: str, rev: str) -> None:
+    """Make the result an experiment of the project, as DVC records one: a commit on `rev`. An older one is not overwritten."""
     # Without the times in the index, which DVC writes anew: Git would take `seed: 2` for the `seed: 1` of the same second.
-    git("read-tree", "HEAD", folder=clone)
-    git("add", "--update", folder=clone)
-    git("add", LOCK, folder=clone)
-    if not git("status", "--porcelain", "--untracked-files=no", folder=clone):
+    git("read-tree", "HEAD", folder=place)
+    for added in ("--update", LOCK):
+        git("-c", "core.safecrlf=false", "add", added, folder=place)
+    tree = git("write-tree", folder=place).strip()
+    if tree == git("rev-parse", "HEAD^{tree}", folder=place).strip():
         return  # the result is that of the commit itself
-    git("commit", "--quiet", "--message", f"dvc: commit experiment {name}", folder=clone)
-    ref = experiment_ref(name, rev)
-    try:
-        git("push", "--quiet", f"--force-with-lease={ref}:", "origin", f"HEAD:{ref}", folder=clone)
-    except DataError:
-        if not exists(project, name, rev):
-            raise
-
-
-@contextlib.contextmanager
-def _scratch(name: str) -> Iterator[Path]:
-    """A folder of the node's own disk for one cell; those of cells that were killed are removed."""
-    for left in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*.lock"):
-        with contextlib.suppress(OSError):
-            if left.stat().st_uid == os.getuid() and not left.is_symlink():
-                with locked(left) as free:
-                    if free:
-                        _remove(left)
-    handle, path = tempfile.mkstemp(".lock", f"{_SCRATCH}{name}-")
-    os.close(handle)
-    with locked(Path(path), wait=True):
-        folder = Path(path.removesuffix(".lock"))
-        folder.mkdir(mode=0o700)
-        try:
-            yield folder
-        finally:
-            _remove(Path(path))
-
-
-def _remove(lock: Path) -> None:
-    """The folder of a cell, and then its lock, which is held."""
-    shutil.rmtree(str(lock).removesuffix(".lock"), ignore_errors=True)
-    lock.unlink(missing_ok=True)
+    author = git("show", "--no-patch", "--format=user.name=%an%nuser.email=%ae", rev, folder=place).splitlines()
+    identity = [part for each in author for part in ("-c", each)]  # said by `git -c` or the environment alone, perhaps
+    # Not `git commit`, which asks the user's hooks and signs.
+    commit = git(*identity, "commit-tree", tree, "-p", rev, "-m", f"dvc: commit experiment {name}", folder=place).strip()
+    git("update-ref", experiment_ref(name, rev), commit, "0" * 40, folder=project)
 
 
 def _stop(*_: object) -> None:
@@ -236,6 +183,23 @@ def _stop(*_: object) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     end_descendants(grace=50.0)
     sys.exit(EXIT_STOPPED)
+
+
+def main() -> None:
+    """Run the experiment that the command line describes."""
+    task = json.loads(sys.argv[1])
+    for key in _LEADING:
+        os.environ.pop(key, None)
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr] # what the stages print follows in order
+    end_with_parent()
+    signal.signal(signal.SIGTERM, _stop)
+    click.echo(f"{BEGIN}{task['name']}: process {os.getpid()} on {os.uname().nodename}, {time.strftime('%Y-%m-%d %H:%M:%S')}")
+    try:
+        code = run(**task | {"project": Path(task["project"])})
+    except DataError as error:
+        click.echo(f"Error: {error}")
+        code = 1
+    sys.exit(code)
 
 
 if __name__ == "__main__":

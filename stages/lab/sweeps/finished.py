@@ -1,16 +1,44 @@
-"""The finished experiments, as Git and DVC's cache know them."""
+"""The finished experiments, read from Git and from DVC's cache themselves.
 
+`dvc exp show` opens the whole pipeline of every commit one after the other, which takes minutes with a few hundred. Here only
+their dvc.lock is read, and of those that are alike one.
+"""
+
+import contextlib
 import hashlib
 import json
-from typing import Any
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from stages.lab.sweeps.revisions import Stage, cached_files, revisions, stages_of, text_of
+from dicap.errors import DataError, first_line
+from stages.support.git import git
 
+LOCK = "dvc.lock"
 METRICS = "artifacts/evaluate/details.json"
 REPORT, SETTINGS = "artifacts/report", "artifacts/report/settings.json"  # as they were in force
 CONVERTED = "data/converted"
+_EXPERIMENT = re.compile(r"refs/exps/([0-9a-f]{2})/([0-9a-f]{38})/(.+)")  # of a finished one: its parent's id, its name
+
+
+class Revision(NamedTuple):
+    """A commit or a finished experiment."""
+
+    name: str  # of the experiment, or the first letters of `rev`
+    rev: str
+    when: str  # in seconds since 1970: a text with a time zone does not sort
+    lock: str  # the text of dvc.lock
+
+
+class Stage(NamedTuple):
+    """A stage of a dvc.lock: the checksums of its inputs and of its results, by path."""
+
+    deps: dict[str, str]
+    outs: dict[str, str]
 
 
 def finished(*, everywhere: bool) -> tuple[list[dict[str, Any]], list[str]]:
@@ -25,18 +53,18 @@ def finished(*, everywhere: bool) -> tuple[list[dict[str, Any]], list[str]]:
     from dicap.settings import Settings
     from dicap.settings.methods import METHODS
 
+    cache = cache_folder(Path.cwd())
     found, notes, absent = [], [], 0
-    every = revisions(everywhere=everywhere)
-    locks = text_of(revision.lock for revision in every)
-    for revision in reversed(every):
-        lock = locks[revision.lock]
-        stages = stages_of(lock)
-        if not any(REPORT in stage.outs for stage in stages.values()):
+    for revision in reversed(revisions(everywhere=everywhere)):
+        stages = stages_of(revision.lock)
+        made = {path: (name, md5) for name, stage in stages.items() for path, md5 in stage.outs.items()}
+        if REPORT not in made:
             continue  # before the first run
-        if not _of_one_run(stages):  # as after `dvc repro train` under other settings
+        if not _of_one_run(REPORT, stages, made):  # as after `dvc repro train` under other settings
             notes.append(f"{revision.name}: left out, its scores are of an earlier run than what they are made from.")
             continue
-        metrics, written = (_json(lock, path) for path in (METRICS, SETTINGS))
+        outs = {path: md5 for path, (_, md5) in made.items()}
+        metrics, written = (_json(cache, outs, path) for path in (METRICS, SETTINGS))
         if metrics is None or written is None:
             absent += 1
             continue
@@ -49,7 +77,6 @@ def finished(*, everywhere: bool) -> tuple[list[dict[str, Any]], list[str]]:
         if (method := settings["method"]) not in METHODS:
             notes.append(f"{revision.name}: left out, this version has no method {method!r}.")
             continue
-        outs = {path: md5 for stage in stages.values() for path, md5 in stage.outs.items()}
         facts = {"name": revision.name, "rev": revision.rev, "when": revision.when, "data": outs.get(CONVERTED, "")}
         inputs = {path: md5 for stage in stages.values() for path, md5 in stage.deps.items() if path not in outs}
         found.append(facts | {"settings": settings, "metrics": metrics, "inputs": inputs})
@@ -61,28 +88,86 @@ def finished(*, everywhere: bool) -> tuple[list[dict[str, Any]], list[str]]:
     return found, notes
 
 
-def _of_one_run(stages: dict[str, Stage]) -> bool:
-    """Whether the report in a dvc.lock, and all that it is made from, were made from what the lock says of it."""
-    made = {path: (name, md5) for name, stage in stages.items() for path, md5 in stage.outs.items()}
-    waiting, seen = [made[REPORT][0]], set()
-    while waiting:
-        name = waiting.pop()
-        if name in seen:
-            continue
-        seen.add(name)
-        for path, md5 in stages[name].deps.items():
-            if path in made:
-                maker, written = made[path]
-                if written != md5:
-                    return False
-                waiting.append(maker)
-    return True
+def revisions(*, everywhere: bool) -> list[Revision]:
+    """Commits and experiments whose dvc.lock differ, the latest of those that are alike, newest first.
+
+    Args:
+        everywhere: of all commits; otherwise the current commit and its experiments.
+
+    Raises:
+        DataError: this is no Git repository.
+    """
+    head = current_commit()
+    names: dict[str, str] = {}
+    for line in git("for-each-ref", "--format=%(objectname) %(refname)", "refs/exps").splitlines():
+        rev, _, ref = line.partition(" ")
+        found = _EXPERIMENT.fullmatch(ref)
+        if found and (everywhere or found[1] + found[2] == head):
+            names[rev] = found[3]
+    # All commits: those that changed the lock.
+    history = ["--date-order", "--full-history", *names, "--branches", "--tags", "HEAD", "--", LOCK]
+    wanted = history if everywhere else ["--no-walk", *names, "HEAD"]
+    every: dict[str, Revision] = {}
+    for line in git("log", "--format=%H %ct", *wanted).splitlines():  # newest first
+        rev, _, when = line.partition(" ")
+        with contextlib.suppress(DataError):  # it has no lock
+            lock = git("show", f"{rev}:./{LOCK}")
+            every.setdefault(lock, Revision(names.get(rev, rev[:7]), rev, when, lock))
+    return list(every.values())
 
 
-def _json(lock: str, path: str) -> dict[str, Any] | None:
-    """The content of an output; None where this machine's cache does not hold it, or it is damaged."""
-    place = cached_files(lock, path).get(".")
-    if place is None:
+def current_commit() -> str:
+    """The commit that is checked out. Raises DataError where this is no Git repository, or nothing is committed."""
+    try:
+        return git("rev-parse", "--verify", "HEAD").strip()
+    except DataError as error:
+        if "single revision" not in str(error):
+            raise
+        raise DataError("git: nothing is committed yet; git add -A && git commit -m start") from None
+
+
+def stages_of(lock: str) -> dict[str, Stage]:
+    """The stages in the text of a dvc.lock."""
+    from ruamel.yaml import YAML
+
+    def checksums(entries: list[dict[str, str]]) -> dict[str, str]:
+        return {entry["path"]: entry["md5"] for entry in entries if "md5" in entry}
+
+    stages = (YAML(typ="safe").load(lock) or {}).get("stages", {})
+    return {name: Stage(checksums(stage.get("deps", [])), checksums(stage.get("outs", []))) for name, stage in stages.items()}
+
+
+@lru_cache(maxsize=4)
+def cache_folder(project: Path) -> Path:
+    """Where DVC keeps a project's results: as the system, the user and the project set it. Raises DataError."""
+    from dvc.config import Config, ConfigError
+
+    root = next((place for place in (project, *project.parents) if (place / ".dvc").is_dir()), project)
+    try:
+        config = Config(str(root / ".dvc"), validate=False)
+    except ConfigError as error:
+        raise DataError(f"{root / '.dvc'}: {first_line(error)}") from None
+    return Path(config.get("cache", {}).get("dir", root / ".dvc" / "cache"))
+
+
+def _of_one_run(path: str, stages: Mapping[str, Stage], made: Mapping[str, tuple[str, str]]) -> bool:
+    """Whether a result in a dvc.lock, and all that it is made from, were made from what the lock says of it."""
+    deps = [(dep, md5) for dep, md5 in stages[made[path][0]].deps.items() if dep in made]
+    return all(made[dep][1] == md5 and _of_one_run(dep, stages, made) for dep, md5 in deps)
+
+
+def _json(cache: Path, outs: Mapping[str, str], path: str) -> dict[str, Any] | None:
+    """The content of a file of an output folder; None where this machine's cache does not hold it, or it is damaged."""
+    folder, name = PurePosixPath(path).parent, PurePosixPath(path).name
+    try:
+        entries = json.loads(_in_cache(cache, outs[str(folder)]).read_bytes())
+        (md5,) = (entry["md5"] for entry in entries if entry["relpath"] == name)
+        data = _in_cache(cache, md5).read_bytes()
+    except (OSError, ValueError, KeyError):
         return None
-    data = place.read_bytes()
-    return json.loads(data) if hashlib.md5(data).hexdigest() == place.parent.name + place.name else None
+    return json.loads(data) if hashlib.md5(data).hexdigest() == md5 else None
+
+
+def _in_cache(cache: Path, md5: str) -> Path:
+    """Where DVC's cache keeps the content of a checksum, as dvc.lock writes it (with `.dir` for the list of a folder)."""
+    return cache / "files" / "md5" / md5[:2] / md5[2:]

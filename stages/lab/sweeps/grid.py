@@ -5,7 +5,7 @@ title: Ablation ladder
 table: ablation            # the kind of `dicap-stage table` that shows the runs; null: none
 settings: {train.epochs: 6}
 cases:                     # optional; each is a set of settings
-  dth: {calibration.target: hard, thresholds.rule: midrange, likelihood: 85 %}   # the last is for `table readings`
+  dth: {calibration.target: hard, thresholds.rule: midrange}
 axes:                      # every combination of these
   seed: [1, 2, 3]
 ```
@@ -21,32 +21,33 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field, StrictStr, ValidationError
+from pydantic.dataclasses import dataclass as checked_dataclass
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from dicap.errors import SettingsError, did_you_mean, first_line
+from dicap.lab.experiments import TABLES
 from dicap.settings import changed, flatten, known_keys, read_yaml, resolve_values
 
 KEYS = ("title", "table", "settings", "cases", "axes")
 
 
-@dataclass(frozen=True)
+@checked_dataclass(frozen=True)
 class Grid:
     """A grid as written: `cases` (name -> settings) times `axes` (setting -> values), over common `settings`.
 
     chosen: setting -> the values of the cells that are wanted; all others are left out.
-    likelihood: of a case as a reading of a paper, in words.
     """
 
     title: str
-    table: str | None
-    settings: dict[str, Any]
-    cases: dict[str, dict[str, Any]]
-    axes: dict[str, list[Any]]
+    table: str | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    cases: dict[StrictStr, dict[str, Any]] = field(default_factory=lambda: {"": {}})  # 1 and "1" would be one
+    axes: dict[str, Annotated[list[Any], Field(min_length=1)]] = field(default_factory=dict)
     chosen: dict[str, list[Any]] = field(default_factory=dict)
-    likelihood: dict[str, str] = field(default_factory=dict)
 
     def override(self, changes: Mapping[str, Sequence[Any]]) -> Grid:
         """The grid with other values: an axis is replaced, any other setting becomes one (or a common one if single).
@@ -78,46 +79,28 @@ class Cell:
 
 def read_grid(path: Path) -> Grid:
     """Read a grid file. Raises SettingsError with a line for every mistake."""
-    from dicap.lab.experiments import FREE, READINGS
-
     try:
         content = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SettingsError(f"{path}: cannot be read ({error.strerror}); experiments/ holds the ready-made grids") from None
     except (YAMLError, ValueError, RecursionError) as error:  # a byte that is not UTF-8, a date of month 13, too many brackets
         raise SettingsError(f"{path}: not a YAML file ({first_line(error)})") from None
-    if not isinstance(content, dict):
+    if not isinstance(content, dict) or not content.keys() <= {*KEYS}:
         raise SettingsError(f"{path}: expected the keys {', '.join(KEYS)}")
-    problems = [f"{path}: {key}: unknown key, allowed are {', '.join(KEYS)}" for key in content if key not in KEYS]
-    settings, cases, axes = (content.get(key) or {} for key in ("settings", "cases", "axes"))
-    for key, part in (("settings", settings), ("cases", cases), ("axes", axes)):
-        if not isinstance(part, dict):
-            problems.append(f"{path}: {key}: found {part!r}, expected a mapping")
-    tables = [*FREE, READINGS]
-    if (table := content.get("table")) is not None and table not in tables:
-        problems.append(
-            f"{path}: table: found {table!r}, allowed are {', '.join(tables)}, and null for a grid that no table shows"
-        )
-    if problems:
-        raise SettingsError("\n".join(problems))
-    for name, case in cases.items():
-        if not isinstance(name, str):  # 1 and "1" would be one
-            problems.append(f"{path}: cases.{name}: found the name {name!r}, expected a text; put it in quotes")
-        if not isinstance(case, dict):
-            problems.append(f"{path}: cases.{name}: found {case!r}, expected settings such as {{method: mld}}")
-    for key, values in axes.items():
-        if not isinstance(values, list) or not values:
-            problems.append(f"{path}: axes.{key}: found {values!r}, expected a list of values")
-    named = {name: dict(case) for name, case in cases.items() if isinstance(case, dict)}
-    likelihood = {name: str(case.pop("likelihood")) for name, case in named.items() if "likelihood" in case}
+    if (table := content.get("table")) is not None and table not in TABLES:
+        allowed = f"allowed are {', '.join(TABLES)}, and null for a grid that no table shows"
+        raise SettingsError(f"{path}: table: found {table!r}, {allowed}")
+    written: dict[str, Any] = {"title": path.stem} | {key: value for key, value in content.items() if value}
+    try:
+        grid = Grid(**written)
+    except ValidationError as error:
+        lines = (f"{'.'.join(map(str, item['loc']))}: found {item['input']!r}; {item['msg']}" for item in error.errors())
+        raise SettingsError("\n".join(f"{path}: {line}" for line in lines)) from None
     known = list(known_keys())
-    for key in [*settings, *axes, *(key for case in named.values() for key in case)]:
-        if key not in known:
-            problems.append(f"{path}: {key}: not a setting{did_you_mean(key, known)}")
-    if problems:
-        raise SettingsError("\n".join(dict.fromkeys(problems)))
-    title = str(content.get("title") or path.stem)
-    return Grid(title, table, dict(settings), named or {"": {}}, dict(axes), likelihood=likelihood)
+    keys = dict.fromkeys([*grid.settings, *grid.axes, *(key for case in grid.cases.values() for key in case)])
+    if unknown := [f"{path}: {key}: not a setting{did_you_mean(key, known)}" for key in keys if key not in known]:
+        raise SettingsError("\n".join(unknown))
+    return grid
 
 
 def cells(grid: Grid, params: Path) -> list[Cell]:

@@ -6,119 +6,79 @@ import queue
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 
 from dicap.errors import DataError
 from dicap.machine.processes import cores
-from stages.lab.sweeps.engines.base import Job
+from stages.lab.sweeps.engines.jobs import Job
 from stages.support.parent import STARTED_BY
-
-_GRACE = 60.0  # seconds for a job to save and end
 
 
 class Here:
-    """Runs jobs on this machine, at most `at_once` at a time, each GPU for one of them.
-
-    They begin in the order of submission; one that waits for another lets later ones pass.
-    """
+    """Runs jobs on this machine, at most `at_once` at a time in the order given, each GPU for one of them."""
 
     outlives = False
 
-    def __init__(self, at_once: int) -> None:
-        self._at_once = at_once
-        self._waiting: list[Job] = []
-        self._running: dict[str, Job] = {}
-        self._ended: dict[str, bool] = {}
-        self._reasons: dict[str, str] = {}
-        self._devices: list[str] | None = None  # free GPUs; asked for when a job needs one
-        self._taken: dict[str, list[str]] = {}
-        self._processes: dict[str, subprocess.Popen] = {}
-        self._exits: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()
+    def __init__(self, at_once: int | None) -> None:
+        self._at_once = at_once or 1
+        self._ends: dict[str, Future[str | None]] = {}
+        self._processes: list[subprocess.Popen] = []
+        self._stopped = False
+        self._starting, self._taking = threading.Lock(), threading.Lock()
+        self._gpus: queue.SimpleQueue[str] = queue.SimpleQueue()  # those that are free
 
     def check(self, job: Job) -> None:
         """Raise DataError where this machine has fewer cores or GPUs than the job asks for."""
         if job.cpus > cores():
             raise DataError(f"--cpus {job.cpus}: this machine has {cores()} processor cores")
-        if job.gpus > len(self._free()):
-            raise DataError(f"--gpus {job.gpus}: this machine has {len(self._free())}")
+        if job.gpus > (number := len(_gpus()) if job.gpus else 0):
+            raise DataError(f"--gpus {job.gpus}: this machine has {number}")
 
-    def submit(self, job: Job) -> None:
-        """Have a job run; it starts once `watch` is asked."""
-        self._waiting.append(job)
-
-    def watch(self) -> Iterator[tuple[str, bool]]:
-        """Start jobs as there is room for them, and yield (name, whether it succeeded) as they end."""
-        while self._waiting or self._running:
-            for job in list(self._waiting):
-                failed = [name for name in job.after if self._ended.get(name) is False]
-                if failed:
-                    self._waiting.remove(job)
-                    self._reasons[job.name] = f"{failed[0]} failed, which it needs"
-                    self._ended[job.name] = False
-                    yield job.name, False
-                elif self._ready(job):
-                    self._waiting.remove(job)
-                    self._running[job.name] = job
-                    self._start(job)
-            if self._running:
-                name, succeeded = self._next()
-                del self._running[name]
-                self._ended[name] = succeeded
-                yield name, succeeded
-            else:
-                assert all(self._ended.keys() >= {*job.after} for job in self._waiting), "a job waits for nobody"
-
-    def reason(self, name: str) -> str | None:
-        """What is known of a job's failure beside its log; None: nothing."""
-        return self._reasons.get(name)
-
-    def _ready(self, job: Job) -> bool:
-        room = len(self._running) < self._at_once and (job.gpus == 0 or job.gpus <= len(self._free()))
-        return room and all(self._ended.get(name, False) for name in job.after)
-
-    def cancel(self) -> None:
-        """Ask all jobs to save and end, and wait for it."""
-        self._waiting.clear()
-        running = [self._processes[name] for name in self._running if name in self._processes]
-        for process in running:
-            process.terminate()
-        for process in running:
+    def run(self, jobs: Sequence[Job]) -> Generator[tuple[str, str | None], None, None]:
+        """Yield (name, None or why it failed) as the jobs end; closed before, ask them to save and end, and wait for that."""
+        for device in _gpus() if any(job.gpus for job in jobs) else ():
+            self._gpus.put(device)
+        with ThreadPoolExecutor(self._at_once) as pool:
             try:
-                process.wait(_GRACE)
-            except subprocess.TimeoutExpired:
-                _end_group(process)
+                for job in jobs:
+                    self._ends[job.name] = pool.submit(self._one, job)
+                names = {end: name for name, end in self._ends.items()}
+                for end in as_completed(names):
+                    yield names[end], end.result()
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
+                with self._starting:
+                    self._stopped = True
+                    for process in self._processes:
+                        process.terminate()
 
-    def _free(self) -> list[str]:
-        if self._devices is None:
-            self._devices = _gpus()
-        return self._devices
+    def _one(self, job: Job) -> str | None:
+        if job.after and self._ends[job.after].result() is not None:  # it began before this one: it is not waiting for room
+            return f"{job.after} failed, which it needs"
+        with self._taking:  # one job after another, or two would wait for each other's
+            devices = [self._gpus.get() for _ in range(job.gpus)]
+        try:
+            return self._process(job, {"CUDA_VISIBLE_DEVICES": ",".join(devices)} if devices else {})
+        finally:
+            for device in devices:
+                self._gpus.put(device)
 
-    def _start(self, job: Job) -> None:
-        environment = dict(os.environ) | dict(job.environment) | {STARTED_BY: str(os.getpid())}
-        if job.gpus:
-            free = self._free()
-            self._taken[job.name] = [free.pop(0) for _ in range(job.gpus)]
-            environment["CUDA_VISIBLE_DEVICES"] = ",".join(self._taken[job.name])
-        with open(job.log, "ab") as log:
+    def _process(self, job: Job, devices: dict[str, str]) -> str | None:
+        environment = {**os.environ, **job.environment, **devices, STARTED_BY: str(os.getpid())}
+        with self._starting, open(job.log, "ab") as log:
+            if self._stopped:
+                return "not begun"
             # A session of its own: Ctrl-C goes to the sweep, which asks each job to end.
             process = subprocess.Popen(
                 [*job.command], cwd=job.folder, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 start_new_session=True,
             )  # fmt: skip
-        self._processes[job.name] = process
-        threading.Thread(target=self._wait, args=(job.name, process), daemon=True).start()
-
-    def _wait(self, name: str, process: subprocess.Popen) -> None:
+            self._processes.append(process)
         code = process.wait()
-        _end_group(process)
-        self._exits.put((name, code))
-
-    def _next(self) -> tuple[str, bool]:
-        name, code = self._exits.get()
-        self._free().extend(self._taken.pop(name, []))
-        if code < 0:
-            self._reasons[name] = f"ended by {signal.Signals(-code).name}"
-        return name, code == 0
+        with contextlib.suppress(ProcessLookupError):  # nothing that a job started runs on without it
+            os.killpg(process.pid, signal.SIGKILL)
+        return None if code == 0 else f"ended by {signal.Signals(-code).name}" if code < 0 else ""
 
 
 def _gpus() -> list[str]:
@@ -128,9 +88,3 @@ def _gpus() -> list[str]:
     import torch
 
     return [str(device) for device in range(torch.cuda.device_count())]
-
-
-def _end_group(process: subprocess.Popen) -> None:
-    """Nothing that a job started runs on without it."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)

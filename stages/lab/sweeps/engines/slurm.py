@@ -7,44 +7,20 @@ SBATCH_MEM_PER_NODE). Jobs go on when the process that submitted them ends; subm
 import shlex
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Sequence
 
 from dicap.errors import DataError
-from stages.lab.sweeps.engines.base import Job
+from stages.lab.sweeps.engines.jobs import Job
 from stages.support.parent import STARTED_BY
 
 _INTERVAL = 10.0  # seconds between two questions; Slurm forgets a job 300 s after its end (MinJobAge)
 _PATIENCE = 30  # questions that its controller may leave unanswered
-_ENDED = (
-    "BOOT_FAIL",
-    "CANCELLED",
-    "COMPLETED",
-    "DEADLINE",
-    "FAILED",
-    "NODE_FAIL",
-    "OUT_OF_MEMORY",
-    "PREEMPTED",
-    "REVOKED",
-    "TIMEOUT",
-)
-_MAYBE = ("BOOT_FAIL", "NODE_FAIL", "PREEMPTED")  # ended, or about to be queued again: looked at twice
-
-
+_FAILED = {
+    *("BOOT_FAIL", "CANCELLED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT"),
+}
 # A job whose start failed is held for its owner to look at. A node on which Slurm's process above a job was killed refuses the
 # job's second start, for what the first left, and takes the third (seen with Slurm 22.05).
 _HELD = "launch failed requeued held"
-
-
-@dataclass(frozen=True)
-class _Line:
-    """A line of `squeue`."""
-
-    number: str
-    state: str
-    why: str
-    folder: str
-    name: str
 
 
 class Slurm:
@@ -55,69 +31,56 @@ class Slurm:
     def __init__(self, at_once: int | None, interval: float = _INTERVAL) -> None:
         self._at_once = at_once
         self._interval = interval
-        self._before: list[_Line] | None = None  # the user's jobs when the first was submitted
-        self._numbers: dict[str, str] = {}  # name -> Slurm's number
-        self._states: dict[str, str] = {}
-        self._reasons: dict[str, str] = {}
 
     def check(self, job: Job) -> None:
         """Raise DataError where no node of the partition has what the job asks for."""
         _slurm([*_sbatch(job), "--test-only"], _script(job))
 
-    def submit(self, job: Job) -> None:
-        """Hand a job to Slurm, unless one of its name and folder is under way."""
-        if self._before is None:
-            self._before = _queue()
-        under_way = [line for line in self._before if (line.name, line.folder) == (job.name, str(job.folder))]
-        under_way = [line for line in under_way if line.state not in _ENDED]
-        self._numbers[job.name] = under_way[0].number if under_way else self._new(job)
-
-    def watch(self) -> Iterator[tuple[str, bool]]:
-        """Yield (name, whether it succeeded) as the submitted jobs end."""
-        left, seen, unanswered = dict(self._numbers), set(), 0
-        while left:
+    def run(self, jobs: Sequence[Job]) -> Generator[tuple[str, str | None], None, None]:
+        """Hand jobs to Slurm, but for those under way; yield (name, None or why it failed) as they end."""
+        under_way = {(name, folder): n for n, state, _, folder, name in _queue() if state not in _FAILED | {"COMPLETED"}}
+        left: dict[str, str] = {}  # name -> Slurm's number
+        for job in jobs:
             try:
-                now = {line.number: line for line in _queue()}
-                unanswered = 0
+                left[job.name] = under_way.get((job.name, str(job.folder))) or self._submit(job, left)
             except DataError as error:
-                unanswered += 1
-                if unanswered > _PATIENCE:
-                    raise DataError(f"{error}; the jobs go on without being watched") from None
-                time.sleep(self._interval)
-                continue
+                raise DataError(f"{error}; the {len(left)} jobs that were submitted before go on") from None
+        failing: set[str] = set()
+        while left:
+            now = {number: (state, why) for number, state, why, *_ in self._patiently()}
             for name, number in list(left.items()):
-                line = now.get(number)
-                if line is not None and line.why == _HELD:
+                state, why = now.get(number, ("", ""))
+                if why == _HELD:
                     _slurm(["scontrol", "release", number])
-                if line is not None and (line.state not in _ENDED or (line.state in _MAYBE and number not in seen)):
-                    (seen.add if line.state in _MAYBE else seen.discard)(number)
-                    continue
-                del left[name]
-                state = "" if line is None else line.state
-                if state not in ("COMPLETED", "FAILED"):
-                    self._reasons[name] = (
-                        f"Slurm: {line.state.lower()} ({line.why})" if line else "Slurm does not know it any more"
-                    )
-                yield name, state == "COMPLETED"
+                if state in _FAILED and number not in failing:  # after a node's death it may be about to be queued again
+                    failing.add(number)
+                elif state in ("", "COMPLETED", *_FAILED):
+                    del left[name]
+                    gone = "Slurm does not know it any more" if not state else f"Slurm: {state.lower()} ({why})"
+                    yield name, {"COMPLETED": None, "FAILED": ""}.get(state, gone)
+                else:
+                    failing.discard(number)
             if left:
                 time.sleep(self._interval)
 
-    def reason(self, name: str) -> str | None:
-        """Slurm's reason, where it ended the job; None: the job ended by itself."""
-        return self._reasons.get(name)
-
-    def cancel(self) -> None:
-        """End all jobs that were submitted."""
-        if self._numbers:
-            _slurm(["scancel", *self._numbers.values()])
-
-    def _new(self, job: Job) -> str:
-        conditions = [":".join(["afterok", *(self._numbers[name] for name in job.after)])] if job.after else []
-        if self._at_once is not None and len(self._numbers) >= self._at_once:
+    def _submit(self, job: Job, submitted: dict[str, str]) -> str:
+        conditions = [f"afterok:{submitted[job.after]}"] if job.after else []
+        if self._at_once is not None and len(submitted) >= self._at_once:
             # One for one: the job that was submitted so many jobs ago has ended before this one begins.
-            conditions.append(f"afterany:{list(self._numbers.values())[-self._at_once]}")
+            conditions.append(f"afterany:{list(submitted.values())[-self._at_once]}")
         depends = [f"--dependency={','.join(conditions)}", "--kill-on-invalid-dep=yes"] if conditions else []
         return _slurm([*_sbatch(job), "--parsable", *depends], _script(job)).strip().split(";")[0]
+
+    def _patiently(self) -> list[list[str]]:
+        """The queue, asked for until the controller answers."""
+        for further in reversed(range(_PATIENCE + 1)):
+            try:
+                return _queue()
+            except DataError as error:
+                if not further:
+                    raise DataError(f"{error}; the jobs go on without being watched") from None
+                time.sleep(self._interval)
+        raise AssertionError
 
 
 def _sbatch(job: Job) -> list[str]:
@@ -137,10 +100,10 @@ def _script(job: Job) -> str:
     )
 
 
-def _queue() -> list[_Line]:
-    """The user's jobs, with those that ended lately."""
+def _queue() -> list[list[str]]:
+    """[number, state, reason, folder, name] of the user's jobs, with those that ended lately."""
     lines = _slurm(["squeue", "--me", "--noheader", "--states=all", "--format=%i|%T|%r|%Z|%j"]).splitlines()
-    return [_Line(*line.split("|", 4)) for line in lines if line.count("|") >= 4]
+    return [line.split("|", 4) for line in lines if line.count("|") >= 4]
 
 
 def _slurm(command: Sequence[str], text: str | None = None) -> str:

@@ -1,4 +1,4 @@
-"""What `sweep` and `table` read of a repository: commits and experiments from Git, results from DVC's cache."""
+"""What `sweep`, `table` and `figures` read of a repository: commits and experiments from Git, results from DVC's cache."""
 
 import hashlib
 import json
@@ -11,8 +11,7 @@ import tiny
 from dicap.errors import DataError
 from dicap.settings import load_settings
 from stages.lab.sweeps import finished as finished_module
-from stages.lab.sweeps.finished import METRICS, finished
-from stages.lab.sweeps.revisions import cached_files, fetch, revisions, stages_of
+from stages.lab.sweeps.finished import METRICS, finished, revisions, stages_of
 
 PARAMS = {"dataset": "digits", "ratio": 0.05, "seed": 1, "method": "dicap"}
 
@@ -50,8 +49,7 @@ def commit(message: str, lock: bool = True, **changes) -> str:
         settings = load_settings(Path("params.yaml")).model_dump(mode="json")
         written = put(json.dumps(settings).encode())
         metrics = put(json.dumps({"map": 50.0 + values["seed"]}).encode())
-        parts = [{"md5": put(text), "relpath": f"weights/{text.decode()}/part"} for text in (b"0", b"1")]
-        folder = put(json.dumps([{"md5": metrics, "relpath": "details.json"}, *parts]).encode(), ".dir")
+        folder = put(json.dumps([{"md5": metrics, "relpath": "details.json"}]).encode(), ".dir")
         trained = hashlib.md5(metrics.encode()).hexdigest()
         report = put(json.dumps([{"md5": written, "relpath": "settings.json"}]).encode(), ".dir")
         stages = {  # in the order of dvc.lock
@@ -90,9 +88,15 @@ def repository(tmp_path, monkeypatch):
 
 def test_commits_that_are_alike_are_one_and_experiments_have_their_names(repository):
     found = revisions(everywhere=True)
-    assert sorted(revision.name for revision in found) == sorted(["main", "wild-guess", repository[:7]])
-    assert git("log", "-1", "--format=%s", next(r.rev for r in found if r.name == "main")) == "only words"
-    assert [revision.name for revision in revisions(everywhere=False)] == ["main"]
+    head, second = git("rev-parse", "HEAD", "HEAD~1").split()
+    assert sorted(revision.name for revision in found) == sorted([second[:7], "wild-guess", repository[:7]])
+    assert [(revision.name, revision.rev) for revision in revisions(everywhere=False)] == [(head[:7], head)]
+    experiments, notes = finished(everywhere=True)
+    assert not notes and {item["name"]: (item["settings"]["seed"], item["metrics"]["map"]) for item in experiments} == {
+        second[:7]: (2, 52.0),
+        "wild-guess": (3, 53.0),
+        repository[:7]: (1, 51.0),
+    }
     git("checkout", "-q", repository)
     assert {revision.name for revision in revisions(everywhere=False)} == {repository[:7], "wild-guess"}
 
@@ -104,26 +108,16 @@ def test_the_latest_is_told_whatever_the_time_zone(repository, monkeypatch):
     assert [item["settings"]["seed"] for item in finished(everywhere=True)[0]][-2:] == [20, 21]
 
 
-def test_settings_and_metrics_belong_together(repository):
-    experiments, notes = finished(everywhere=True)
-    assert not notes
-    assert {item["name"]: (item["settings"]["seed"], item["metrics"]["map"]) for item in experiments} == {
-        "main": (2, 52.0),
-        "wild-guess": (3, 53.0),
-        repository[:7]: (1, 51.0),
-    }
-    assert all(item["settings"]["train"]["epochs"] > 0 for item in experiments)
-
-
-def test_what_the_cache_does_not_hold_is_no_result(repository, tmp_path):
-    lock = Path("dvc.lock").read_text()
-    (place,) = cached_files(lock, METRICS).values()
-    assert json.loads(place.read_text())["map"] == 52.0
-    assert not cached_files(lock, "artifacts/evaluate/nothing.csv") and not cached_files(lock, "artifacts/train")
-    copied = fetch("HEAD", "artifacts/evaluate/weights", tmp_path)  # a folder in one that is an output
-    assert copied and {path.parent.name: path.read_text() for path in copied.glob("*/part")} == {"0": "0", "1": "1"}
-    assert fetch("HEAD~9", METRICS, tmp_path) is None
-    for damage in (lambda: place.write_text(place.read_text().replace("52", "92")), place.unlink):  # still JSON, and gone
+def test_what_the_cache_does_not_hold_is_no_result(repository):
+    outs = stages_of(Path("dvc.lock").read_text())["evaluate"].outs
+    folder = Path(".dvc/cache/files/md5", outs[str(Path(METRICS).parent)][:2], outs[str(Path(METRICS).parent)][2:])
+    md5 = json.loads(folder.read_text())[0]["md5"]
+    place = Path(".dvc/cache/files/md5", md5[:2], md5[2:])
+    for damage in (
+        lambda: place.write_text(place.read_text().replace("52", "92")),
+        place.unlink,
+        folder.unlink,
+    ):  # JSON, and gone
         damage()
         experiments, notes = finished(everywhere=True)
         assert {item["name"] for item in experiments} == {"wild-guess", repository[:7]}
@@ -152,7 +146,8 @@ def test_scores_of_an_earlier_run_than_the_model_are_left_out(repository):
         Path("dvc.lock").write_text(lock[:begin] + lock[begin:].replace(stages[stage].outs[path], "1" * 32, 1))
         git("commit", "-qam", "half")
         experiments, notes = finished(everywhere=False)
-        assert not experiments and notes == ["main: left out, its scores are of an earlier run than what they are made from."]
+        why = "left out, its scores are of an earlier run than what they are made from."
+        assert not experiments and notes == [f"{git('rev-parse', '--short=7', 'HEAD')}: {why}"]
 
 
 @pytest.mark.parametrize(
@@ -164,8 +159,8 @@ def test_scores_of_an_earlier_run_than_the_model_are_left_out(repository):
 )
 def test_settings_that_are_no_more_are_named(repository, monkeypatch, change, why):
     whole = load_settings(Path("params.yaml")).model_dump(mode="json")
-    monkeypatch.setattr(finished_module, "_json", lambda lock, path: whole | change)
-    assert finished(everywhere=False) == ([], [f"main: left out, {why}."])
+    monkeypatch.setattr(finished_module, "_json", lambda cache, outs, path: whole | change)
+    assert finished(everywhere=False) == ([], [f"{git('rev-parse', '--short=7', 'HEAD')}: left out, {why}."])
 
 
 def test_outside_a_repository_is_one_line(tmp_path, monkeypatch):

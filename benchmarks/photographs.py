@@ -198,19 +198,6 @@ def run(experiment: Experiment, stages: tuple[str, ...], place: Path) -> tuple[d
     return models, time.perf_counter() - begin
 
 
-def warmup_maps(place: Place, experiment: Experiment, rows: np.ndarray, folder: Path) -> tuple[dict[str, float], float]:
-    """mAP of the warm-up's models (raw, average) on some rows, and seconds of training."""
-    models, seconds = run(experiment, ("warmup",), folder)
-    found = {}
-    for path in sorted(models["warmup"].parent.glob("model*.safetensors")):
-        network = experiment.method.build_network(pretrained=False)
-        load_weights(network, path)
-        scores = experiment.predict(experiment.place(network), rows).cpu().numpy()
-        which = "average" if path.stem == "model_ema" else "raw"
-        found[which] = round(mean_average_precision(scores, place.labels[rows]), 3)
-    return found, round(seconds, 1)
-
-
 def curve_figures(scores: np.ndarray, labels: np.ndarray, decisions: Decisions) -> dict[str, float]:
     """Of a published model's curve: error against the optimal curve of 20 bins, log loss, and the part above that curve's."""
     assert decisions.curve is not None

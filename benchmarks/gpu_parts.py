@@ -10,7 +10,6 @@ step: DiCaP's main step at the published sizes (4 + 60 images of COCO's size): a
 by turn the bare network (benchmarks/step.py); minutes of an epoch of COCO's size.
 loader: pairs of views a second by the number of processes that draw them.
 features: images a second of the features stage (benchmarks/features.py).
-paper: memory and minutes of the published step, counted from shapes; needs no GPU.
 """
 
 import argparse
@@ -38,13 +37,8 @@ from common import paired
 from made_up import ROOT, converted, opened, settings
 from safetensors.torch import load_file
 from step import PRESETS, measure
-from step_memory import Alive, expected_peak, loss_of, step_on_paper
-from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile, schedule
-from torch.utils._pytree import tree_leaves
-from torch.utils.flop_counter import flop_registry
 
 from dicap.data.augment import View
 from dicap.data.loader import Request, load, worker_count
@@ -321,66 +315,9 @@ def features(put: Put, device: str, place: Path, toy: bool, limit: float) -> Non
     put(**measured(place, 32 if toy else 224, 16 if toy else 4096, 0, 1 if toy else 3, None, toy))
 
 
-# -- paper: the step on paper, without a GPU
-
-# Dense half-precision products a second, bytes of memory a second. 3090: 71 of 142 TFLOP/s, the rate with float32 sums.
-GPUS = {"RTX 3090": (71e12, 936e9), "H100": (989e12, 3.35e12), "H200": (989e12, 4.8e12)}
-SHARES = (0.6, 0.8)  # of these figures that kernels of such sizes reach: assumed
-# training images, D_sup at 5 %, classes, the paper's minutes of an epoch and GB (Table 4)
-SETS = {"voc2012": (5717, 228, 20, 1.47, 2.98), "coco2014": (82081, 3283, 80, 18.29, 4.44)}
-
-
-class Counted(Alive):
-    """Bytes alive, and the seconds on each GPU of every operation: its arithmetic's or its memory traffic's, the longer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tflop, self.seconds = 0.0, dict.fromkeys(GPUS, 0.0)
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        out = super().__torch_dispatch__(func, types, args, kwargs)
-        formula = flop_registry.get(func.overloadpacket)
-        tensors = [
-            t for t in tree_leaves((args, kwargs, out)) if isinstance(t, Tensor) and not func.is_view
-        ]  # a view moves nothing
-        self.add(formula(*args, **(kwargs or {}), out_val=out) if formula else 0, sum(t.nbytes for t in tensors))
-        return out
-
-    def add(self, flop: int, moved: int) -> None:
-        """Count an operation that takes so much arithmetic and moves so many bytes."""
-        self.tflop += flop / 1e12
-        for name, (rate, bandwidth) in GPUS.items():
-            self.seconds[name] += max(flop / (rate * SHARES[0]), moved / (bandwidth * SHARES[1]))
-
-
-def paper(put: Put, device: str, place: Path, toy: bool, limit: float) -> None:
-    """Memory and minutes of an epoch as published in half precision, counted from shapes: tensors without memory (torch's fakes).
-
-    Not counted: fused kernels, the workspaces of cuDNN, what the allocator holds back, the loader, the host.
-    """
-    place.mkdir()
-    for name, (n, n_sup, classes, minutes, gb) in SETS.items():
-        s = settings(place, MADE_UP | {"dataset": name} | (TINY if toy else {}))
-        method, network, batch = step_on_paper(s, classes, 1.0, "train", mode := FakeTensorMode())
-        parameters, unlabelled = sum(p.nbytes for p in network.parameters()), len(batch.label)
-        with mode, Counted() as counted:
-            loss_of(method, network, batch, "train", torch.bfloat16).backward()
-            counted.add(
-                0, 10 * parameters
-            )  # AdamW reads weights, gradients, two moments and writes three; EMA reads two, writes one
-        network.eval()
-        with mode, Counted() as scored, torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
-            method.scores(network, torch.empty(4 * unlabelled, 3, s.image_size, s.image_size, dtype=torch.uint8))
-        steps, scores = -(-(n - n_sup) // unlabelled), n / (4 * unlabelled)
-        epoch = {gpu: (steps * counted.seconds[gpu] + scores * scored.seconds[gpu]) / 60 for gpu in GPUS}
-        peak = expected_peak(s, classes, 1.0, torch.bfloat16) / 1e9
-        found = {"steps": steps, "tflop_a_step": counted.tflop, "parameters_gb": parameters / 1e9, "peak_gb": peak}
-        put(**{name: found | {"minutes_an_epoch": epoch, "paper": {"minutes_an_epoch": minutes, "peak_gb": gb}}})
-
-
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("part", choices=("correct", "tables", "step", "loader", "features", "paper"))
+    parser.add_argument("part", choices=("correct", "tables", "step", "loader", "features"))
     parser.add_argument("out", type=Path)
     parser.add_argument("place", type=Path)
     parser.add_argument("--toy", action="store_true")

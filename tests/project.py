@@ -2,12 +2,14 @@
 
 import io
 import shutil
-from contextlib import redirect_stderr
+from contextlib import chdir, redirect_stderr
 from pathlib import Path
 
 import tiny
 from click.testing import CliRunner
 from ruamel.yaml import YAML
+
+OUT = {"convert": "data", "pseudo-label": "artifacts/pseudo_label"}
 
 
 class Project:
@@ -26,6 +28,10 @@ class Project:
             project.set(changes)
         return project
 
+    def copy(self, folder: Path) -> "Project":
+        """The same at another place."""
+        return Project(Path(shutil.copytree(self.folder, folder)))
+
     def set(self, changes):
         """Change dotted keys of params.yaml."""
         path = self.folder / "params.yaml"
@@ -38,7 +44,7 @@ class Project:
         from stages.cli import main
 
         bars = io.StringIO()
-        with redirect_stderr(bars):  # progress bars are written beside click
+        with chdir(self.folder), redirect_stderr(bars):  # progress bars are written beside click
             result = CliRunner().invoke(main, [str(argument) for argument in arguments], env={"DVC_ROOT": None})
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
@@ -57,3 +63,12 @@ class Project:
         assert code in (1, 2) and len(lines) == 1, (code, errors)
         assert "Traceback" not in errors
         return code, lines[0]
+
+    def out(self, stage: str) -> dict[str, bytes]:
+        """What a stage published, times left out."""
+        content = tiny.content(self.folder / OUT.get(stage, f"artifacts/{stage}"))
+        return {name: data for name, data in content.items() if not name.startswith(".")}
+
+    def forget(self, stage: str) -> None:
+        """As DVC does before it runs a stage: remove what it published."""
+        shutil.rmtree(self.folder / OUT.get(stage, f"artifacts/{stage}"), ignore_errors=True)

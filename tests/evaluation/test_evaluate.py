@@ -189,11 +189,6 @@ def test_the_score_after_a_stage_is_that_of_the_model_it_published(tiny_experime
         assert result[f"map_{stage}"] == pytest.approx(found["map"], abs=1e-3)
 
 
-def test_its_bytes_are_the_same_again(evaluated, trained, model_file, out):
-    evaluate(evaluated[0], model_file, out)
-    assert tiny.content(out) == tiny.content(evaluated[2]) and len(tiny.content(out)) == 5
-
-
 def test_a_model_of_other_classes_or_size_is_refused_and_nothing_is_lost(tiny_experiment, trained, model_file, tmp_path, out):
     experiment = tiny_experiment()
     evaluate(experiment, model_file, out)

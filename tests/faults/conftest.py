@@ -7,20 +7,20 @@ from contextlib import contextmanager
 
 import pytest
 import tiny
-from place import Place
+from project import Project
 
 
 @pytest.fixture(scope="module")
-def undisturbed(raw_photos, tmp_path_factory) -> Place:
+def undisturbed(raw_photos, tmp_path_factory) -> Project:
     """A project in which every stage ran without a disturbance; not to be written to."""
-    place = Place.made(tmp_path_factory.mktemp("undisturbed"), tiny.CHANGES | {"data_root": str(raw_photos)})
+    place = Project.made(tmp_path_factory.mktemp("undisturbed"), tiny.CHANGES | {"data_root": str(raw_photos)})
     for stage in ("convert", "split", "warmup", "pseudo-label", "train", "finetune"):
         place.done(stage)
     return place
 
 
 @pytest.fixture
-def place(undisturbed, tmp_path) -> Place:
+def place(undisturbed, tmp_path) -> Project:
     """A copy of it."""
     return undisturbed.copy(tmp_path / "project")
 

@@ -13,13 +13,11 @@ from training.test_resume import run_all
 from dicap import sklearn
 from dicap.calibration.curve import curve_by_rank
 from dicap.calibration.rates import count_bins, estimate_rates
-from dicap.calibration.thresholds import PseudoLabels
 from dicap.evaluation.evaluate import evaluate
 from dicap.files.artifacts import epoch_file, read_pseudo_labels
 from dicap.files.json_files import read_json
 from dicap.frozen import crossfit
 from dicap.frozen.loops import recommended
-from dicap.frozen.loops import solved as convex
 from dicap.frozen.loops.solved import Problem, entries
 from dicap.frozen.solver import DEFAULT_TOLERANCE
 from dicap.methods import build_method
@@ -34,12 +32,6 @@ RECOMMENDED = HOLDOUT | {
 }
 AUTO = RECOMMENDED | {"linear.pseudo_weight": "auto"}
 ALIKE = {"atol": 2e-3}  # a solution is within its tolerance of the optimum, and so are two of the same problem
-
-
-@pytest.fixture
-def stay(monkeypatch):
-    """Folds that do not depend on labels, so that labels of one fold can change while it stays the same images."""
-    monkeypatch.setattr(convex, "deal_folds", lambda rank, y, folds, *_: np.arange(len(y)) % folds)
 
 
 @pytest.fixture
@@ -142,22 +134,6 @@ def test_metrics_card_and_page_say_what_helped(frozen_experiment, tmp_path):
     assert "unlabelled" not in before and not any("Unlabelled" in line for line in _remarks(before))
 
 
-@pytest.mark.parametrize("soft", [False, True])
-def test_entries_are_those_of_a_loop(soft):
-    rng = np.random.default_rng(0)
-    label, weight = rng.integers(-1, 2, (7, 3)).astype(np.int8), rng.random((7, 3)).astype(np.float32)
-    target, found = entries(PseudoLabels(torch.zeros(7, 3), torch.from_numpy(label), torch.from_numpy(weight), soft))
-    for i in range(7):
-        for c in range(3):
-            if label[i, c] < 0:
-                assert found[i, c] == 0
-            elif soft:
-                expected = weight[i, c] if label[i, c] == 1 else 1 - weight[i, c]
-                assert found[i, c] == 1 and target[i, c] == pytest.approx(expected)
-            else:
-                assert target[i, c] == label[i, c] and found[i, c] == weight[i, c]
-
-
 def test_a_soft_target_is_the_chance_of_presence():
     soft = {"calibration.target": "soft", "thresholds.rule": "none"}
     method = build_method(tiny.settings(soft), 3, 0.5)
@@ -190,32 +166,6 @@ def test_the_curve_of_every_class_is_weighed_by_and_recorded(frozen_experiment, 
 
 
 # -- nothing leaks ----------------------------------------------------------------------------------------------------
-
-
-def permute_fold(folder, rows):
-    """Give each of the rows the labels of the next one."""
-    labels = {}
-    tiny.set_labels(folder, rows, lambda own: labels.setdefault(len(labels), own))
-    turned = iter([labels[(i + 1) % len(labels)] for i in range(len(labels))])
-    tiny.set_labels(folder, rows, lambda own: next(turned))
-
-
-def test_labels_of_a_fold_never_reach_what_scores_it(frozen_experiment, own_set, stay, solved, tmp_path):
-    """tests/frozen/test_crossfit.py proves it for the rule; here it is an experiment's."""
-    found = []
-    for name in ("before", "after"):
-        experiment = frozen_experiment(RECOMMENDED, folder=own_set)
-        place = run_all(experiment, tmp_path / name)
-        problem = problem_of(experiment, place)
-        found.append((problem, solved["heads"].w, solved["counted"]))
-        permute_fold(own_set, problem.labelled[problem.fold == 1])
-    (problem, students, counted), (other, students_after, counted_after) = found
-    assert (problem.y != other.y).any() and np.array_equal(problem.y[problem.fold != 1], other.y[problem.fold != 1])
-    inside = problem.fold == 1
-    assert np.allclose(students[1], students_after[1], **ALIKE)
-    assert not np.allclose(students[0], students_after[0], **ALIKE) and not np.allclose(students[-1], students_after[-1], **ALIKE)
-    assert np.allclose(counted.p[inside], counted_after.p[inside], **ALIKE)
-    assert not np.allclose(counted.p[~inside], counted_after.p[~inside], **ALIKE)
 
 
 def test_the_chance_is_counted_on_scores_of_heads_that_never_saw_the_image(frozen_experiment, solved, tmp_path):

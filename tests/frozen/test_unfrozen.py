@@ -1,7 +1,5 @@
 """From a solution on the frozen backbone to the whole network: where it starts, what it learns from, what a model carries."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import tiny
@@ -18,7 +16,7 @@ from dicap.models import load_model
 from dicap.network.linear import signed_root
 from dicap.training.decisions import thresholds_at_equal_rank
 from dicap.training.loops import main
-from dicap.training.loops.main import hold_statistics, own_rates
+from dicap.training.loops.main import hold_statistics
 from frozen.test_convex import RECOMMENDED
 
 WHOLE = RECOMMENDED | {
@@ -92,18 +90,6 @@ def test_batch_norm_of_a_method_s_own_head_is_not_held():
     network = torch.nn.ModuleDict({name: torch.nn.BatchNorm1d(2) for name in ("backbone", "head")})
     hold_statistics(network)
     assert (network["backbone"].training, network["head"].training) == (False, True)
-
-
-def test_one_rate_for_both_is_one_group_as_published():
-    network = torch.nn.ModuleDict({"backbone": torch.nn.Linear(2, 3), "head": torch.nn.Linear(3, 1)})
-    phase = SimpleNamespace(lr=None)
-    assert own_rates(network, phase, tiny.settings()) == []  # type: ignore[arg-type]
-    head, backbone = own_rates(network, phase, tiny.settings({"train.backbone_lr": 0.5}))  # type: ignore[arg-type]
-    assert (head.name, head.lr, backbone.name, backbone.lr) == ("head", 0.002, "backbone", 0.5)
-    assert [len(group.parameters) for group in (head, backbone)] == [2, 2]
-    assert own_rates(network, SimpleNamespace(lr=0.1), tiny.settings({"train.head_lr": 0.5})) == []  # type: ignore[arg-type]
-    network["backbone"].requires_grad_(False)
-    assert own_rates(network, phase, tiny.settings({"train.head_lr": 0.5})) == [], "a protocol's rate is for a whole network"  # type: ignore[arg-type]
 
 
 def test_a_signed_root_has_a_gradient_everywhere():

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from dicap.machine.runtime import Runtime
 from dicap.methods import build_method
 from dicap.methods.base import Batch, Roles
-from dicap.methods.bbam import angle_statistics, angular_margin_loss, prototypes
+from dicap.methods.bbam import angle_statistics, angular_margin_loss
 from dicap.methods.leaks import named_leak
 from dicap.network.cosine import CosineHead, balance
 from dicap.training.optimisation import Optimisation
@@ -156,11 +156,6 @@ def test_a_main_step_equals_the_published_one():
     torch.optim.AdamW(slow.parameters(), lr=optimisation.lr, betas=(0.95, 0.999), weight_decay=0.1).step()
     assert optimisation.optimiser.param_groups[0]["max_lr"] == 3e-3
     tiny.assert_same_step(network, slow)
-
-
-def test_prototypes_are_the_mean_features_of_the_positives():
-    h, label = torch.eye(4), torch.tensor([[1, 0], [1, 0], [-1, 0], [0, 0]])
-    assert prototypes(h, label).tolist() == [[0.5, 0.5, 0, 0], [0, 0, 0, 0]]
 
 
 def test_head_scores_are_the_average_of_both_maps():

@@ -34,16 +34,6 @@ def run(experiment, place):
     return out
 
 
-def test_the_other_named_leak_of_bbam_warms_up_on_other_labels(tmp_path):
-    folder = tiny.converted(tiny.photographs(tmp_path / "raw", {"train": 28, "test": 12}), tmp_path / "table")
-    models = []
-    for i, changes in enumerate(({}, {"bbam.warmup_split": "seed_1000"})):
-        experiment = tiny.open_experiment(folder, tmp_path / "split.parquet", changes_of("bbam", changes))
-        models.append(tiny.content(tiny.run_stage(experiment, "warmup", None, tmp_path / str(i)))["model_ema.safetensors"])
-        assert len(experiment.method.warmup(experiment.roles).labelled) == len(experiment.roles.labelled)
-    assert models[0] != models[1]
-
-
 @pytest.mark.parametrize("balanced", [True, False])
 def test_the_statistics_of_bbam_are_the_network_s_and_its_average_s(tiny_experiment, tmp_path, balanced):
     out = run(tiny_experiment(changes_of("bbam", {"bbam.balance": balanced})), tmp_path)
@@ -68,16 +58,6 @@ def test_a_class_without_labelled_positives_gets_no_pseudo_positive(tiny_experim
     assert (pd.read_csv(out / "history.csv")["n_guarded"] >= 1).all()
 
 
-@pytest.mark.parametrize("method", [name for name, facts in METHODS.items() if facts.head != OWN_HEAD])
-@pytest.mark.parametrize("head", ["linear", "ml_decoder"])
-def test_head_and_method_are_independent(method, head):
-    network = build_method(tiny.settings({"method": method, "head": head}), 3).build_network().eval()
-    with torch.no_grad():
-        logits, z = network(torch.zeros(2, 3, 32, 32, dtype=torch.uint8))
-    assert logits.shape == (2, 3) and z.shape[:2] == (2, 3)
-    assert any(type(m).__name__ == {"linear": "LinearHead", "ml_decoder": "MLDecoder"}[head] for m in network.modules())
-
-
 def test_the_network_s_own_logits_are_the_scores(tiny_experiment):
     """Exports and other users rely on it: scores = sigmoid of the first output."""
     for method in METHODS:
@@ -86,13 +66,6 @@ def test_the_network_s_own_logits_are_the_scores(tiny_experiment):
         images = torch.randint(0, 256, (2, 3, 32, 32), dtype=torch.uint8)
         with torch.no_grad():
             torch.testing.assert_close(torch.sigmoid(network(images)[0]), built.scores(network, images))
-
-
-def test_companions_are_no_part_of_the_model(tiny_experiment, tmp_path):
-    out = tiny.run_stage(tiny_experiment(changes_of("pclp")), "warmup", None, tmp_path)
-    names = load_model(out / "model.safetensors").network.state_dict()
-    assert {name.split(".")[0] for name in names} == {"backbone", "head"}
-    assert {"loss_discriminator", "loss_generator"} <= set(pd.read_csv(out / "history.csv").columns)
 
 
 def test_drml_on_pretrained_features_has_no_warm_up(tiny_experiment, tmp_path):

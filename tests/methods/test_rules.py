@@ -105,13 +105,6 @@ def test_the_published_quota_makes_every_image_of_an_unseen_class_positive():
     assert (label[:, -1] == 1).all() and guarded >= 1
 
 
-def test_f_beta_fixture():
-    precision, recall = torch.tensor(0.8, dtype=torch.float64), torch.tensor(0.5, dtype=torch.float64)
-    assert float(rules.f_beta(precision, recall, 0.5)) == pytest.approx(0.555556, abs=1e-6)
-    assert float(rules.f_beta(precision, recall, 0.5, formula="standard")) == pytest.approx(0.714286, abs=1e-6)
-    assert float(rules.f_beta(precision * 0, recall * 0, 0.5)) == 0
-
-
 @pytest.mark.parametrize("formula", ["published", "standard"])
 @pytest.mark.parametrize("beta", [0.5, 2.0])
 def test_metric_thresholds_equal_a_slow_version(formula, beta):

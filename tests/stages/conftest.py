@@ -1,7 +1,5 @@
 """A project folder in which the commands run on the tiny set."""
 
-import shutil
-from contextlib import chdir
 from pathlib import Path
 
 import pytest
@@ -29,17 +27,15 @@ def partial_project(bare_project, raw_photos, tmp_path):
 def finished(raw_photos, tmp_path_factory) -> Path:
     """A project folder in which every stage has run; not to be written to."""
     project = Project.made(tmp_path_factory.mktemp("project"), tiny.CHANGES | {"data_root": str(raw_photos)})
-    with chdir(project.folder):
-        for stage in ("convert", "split", "warmup", "pseudo-label", "train", "finetune", "evaluate"):
-            project.done(stage)
+    for stage in ("convert", "split", "warmup", "pseudo-label", "train", "finetune", "evaluate"):
+        project.done(stage)
     return project.folder
 
 
 @pytest.fixture
 def project(finished, tmp_path, monkeypatch):
     """A copy of the finished project, with the working directory in it."""
-    folder = tmp_path / "project"
-    shutil.copytree(finished, folder)
-    monkeypatch.chdir(folder)
+    project = Project(finished).copy(tmp_path / "project")
+    monkeypatch.chdir(project.folder)
     monkeypatch.delenv("DVC_ROOT", raising=False)
-    return Project(folder)
+    return project

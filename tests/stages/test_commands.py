@@ -27,19 +27,6 @@ OUT = {
 }  # fmt: skip
 
 
-def test_the_stages_leave_what_the_contract_says(finished):
-    for name in ("warmup", "train", "finetune"):
-        assert (finished / "artifacts" / name / "model.safetensors").exists()
-        assert len(pd.read_csv(finished / "artifacts" / name / "history.csv")) in (2, 3)
-    for kind in ("weights", "thresholds", "pseudo_labels"):
-        assert sorted(pd.read_parquet(finished / "artifacts" / "train" / kind)["epoch"].unique()) == [0, 1]
-        assert pd.read_parquet(finished / "artifacts" / "pseudo_label" / kind)["epoch"].unique().tolist() == [0]
-    assert json.loads((finished / "artifacts/evaluate/details.json").read_text())["n_test"] == 12
-    roles = pd.read_parquet(finished / "artifacts/split/split.parquet")["role"].value_counts().to_dict()
-    assert roles == {"sup": 9, "est": 5, "unlabeled": 22, "test": 12}
-    assert not list((finished / ".dicap" / "state").iterdir())
-
-
 def test_the_commands_equal_the_functions(finished, trained):
     for stage in ("warmup", "train", "finetune"):
         for name in ("history.csv", *(path.name for path in (trained / stage).glob("*.safetensors"))):

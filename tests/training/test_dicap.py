@@ -8,11 +8,10 @@ from calibration.test_losses import slow_asymmetric
 from safetensors.numpy import load_file
 from torch import nn
 
-from dicap.calibration.rates import estimate_rates
-from dicap.calibration.thresholds import Thresholds, dual_thresholds
+from dicap.calibration.thresholds import dual_thresholds
 from dicap.data.loader import Request, load, scoring_batches
 from dicap.methods import build_method
-from dicap.methods.base import Batch, Roles, frozen_statistics
+from dicap.methods.base import Batch, Roles
 from dicap.randomness import torch_seed
 from dicap.settings.methods import METHODS
 from dicap.training.teacher import EpochTeacher
@@ -182,23 +181,6 @@ def test_a_single_uncertain_entry_has_nothing_to_be_contrasted_with():
     label[2, 1] = -1
     network, method = Tables(), method_of()
     assert "loss_con" not in method.main_losses(network, main_batch(method, label))
-
-
-def test_uniform_weights_no_thresholds_and_no_contrast_are_the_plain_sum_of_cap():
-    method = method_of(calibration__policy="uniform", thresholds__rule="none", contrastive__enabled=False, warmup__wcl=False)
-    network = Tables()
-    scores = torch.sigmoid(network.logits.detach()[WEAK, 2:])  # the teacher's, of the weak views
-    thresholds = Thresholds(*(torch.full((CLASSES,), 0.5),) * 2, None, None, None, torch.ones(CLASSES, dtype=torch.bool))
-    rates = estimate_rates(torch.zeros(20), torch.zeros(20))
-    pseudo = method.pseudo_labels(scores, rates, thresholds)
-    batch = main_batch(method, pseudo.label.numpy(), pseudo.weight, pseudo.soft)
-    total = float(sum(method.main_losses(network, batch).values()).detach())
-    x, slow = network.logits.detach()[STRONG], 0.0
-    for i in range(6):
-        for c in range(CLASSES):
-            slow += slow_asl(x[i, c], Y[i, c] if i < 2 else scores[i - 2, c] >= 0.5)
-    assert total == pytest.approx(slow / 6, rel=1e-5)
-    assert set(batch.views) == {"strong"} and (pseudo.weight == 1).all()
 
 
 @pytest.mark.parametrize("mean", [False, True])
@@ -385,17 +367,3 @@ def test_half_the_weight_of_pseudo_labels_is_half_the_weight_of_each(tiny_experi
 
     monkeypatch.setattr(kind, "refresh", halved)
     assert run(1.0, "each") == found != whole
-
-
-def test_frozen_statistics_normalise_by_the_batch_and_remember_nothing():
-    norm = nn.BatchNorm1d(3, momentum=0.3)
-    x = torch.randn(8, 3) * 5 + 2
-    before = {name: tensor.clone() for name, tensor in norm.state_dict().items() if name != "num_batches_tracked"}
-    with frozen_statistics(norm):
-        out = norm(x)
-    torch.testing.assert_close(out, (x - x.mean(0)) / (x.var(0, unbiased=False) + norm.eps).sqrt())
-    assert all(torch.equal(norm.state_dict()[name], tensor) for name, tensor in before.items())
-    assert norm.momentum == 0.3
-    with pytest.raises(RuntimeError), frozen_statistics(norm):
-        raise RuntimeError
-    assert norm.momentum == 0.3

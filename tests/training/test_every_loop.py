@@ -21,7 +21,6 @@ from dicap.files.artifacts import epoch_file, read_pseudo_labels
 from dicap.frozen.features.bank import FeatureBank
 from dicap.methods.dicap import DiCaP
 from dicap.models import load_model
-from dicap.network import Network
 from dicap.settings.catalogue import OWN_HEAD
 from dicap.settings.methods import METHODS
 from dicap.training.batches import MainBatches
@@ -187,20 +186,6 @@ def test_its_published_model_is_whole_and_scores_images_as_it_scored_features(ti
     assert float(apart.mean()) < 5e-4 and float(apart.max()) < 5e-3
 
 
-@pytest.mark.parametrize("name", ON_FEATURES)
-def test_its_backbone_is_the_one_whose_features_it_was_given(tiny_set, bank, undisturbed, tmp_path, name):
-    _, experiment = opened(tiny_set, bank, tmp_path, RUNS[name])[0]
-    before = tiny.network_of(experiment, None)().state_dict()
-    for stage in stages_of(name):
-        network = load_model(undisturbed(name) / stage / "model.safetensors").network
-        assert isinstance(network, Network)
-        after = network.state_dict()
-        names = [key for key in after if key.startswith("backbone.")]
-        assert names and all((before[key] == after[key]).all() for key in names), stage
-        moved = [key for key in after if not key.startswith("backbone.") and (before[key] != after[key]).any()]
-        assert moved or (name, stage) == ("drml on features", "warmup"), stage  # it takes the pretrained features as they are
-
-
 @pytest.mark.parametrize("weights", ["raw", "ema"])
 @pytest.mark.parametrize("method", METHODS)
 def test_one_rule_says_which_network_is_the_result(tiny_experiment, method, weights):
@@ -212,13 +197,6 @@ def test_one_rule_says_which_network_is_the_result(tiny_experiment, method, weig
         assert (warmup.publishes, main.publishes) == (passed_on, weights)
     else:
         assert warmup.publishes == weights
-
-
-@pytest.mark.parametrize("method", ["cap", "mld", "dicap"])
-def test_the_model_of_the_last_stage_is_the_raw_network_s(undisturbed, method):
-    last = undisturbed(method) / stages_of(method)[-1]
-    assert load_model(last / "model.safetensors").which == "raw"
-    assert load_model(last / "model_ema.safetensors").which == "ema"
 
 
 # -- sets and processes of other kinds

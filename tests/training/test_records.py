@@ -7,8 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from dicap.calibration import rates
 from dicap.calibration.rates import Rates
@@ -236,10 +234,3 @@ def test_counted_block_by_block_the_summary_is_the_same(refresh, labels, monkeyp
     whole = diagnostics_of(labels).summary(refresh)
     monkeypatch.setattr(rates, "ENTRIES", rows * C)
     assert diagnostics_of(labels).summary(refresh) == pytest.approx(whole, rel=1e-12)
-
-
-@given(st.integers(0, 40), st.integers(1, 40))
-def test_a_share_is_the_mean_of_single_precision(some, more):
-    entries = torch.tensor([1.0] * some + [0.0] * more)
-    assert diagnostics._share(some, some + more) == float(entries.mean())
-    assert math.isnan(diagnostics._share(0, 0))

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 import tiny
-import torch
 
 from dicap.errors import DataError, Stopped
 from dicap.training import inputs, run, trainer
@@ -106,19 +105,6 @@ def test_killed_at_random_steps(tiny_experiment, trained, source_of, monkeypatch
         assert tiny.content(out) == tiny.content(trained / stage)
 
 
-def test_killed_between_the_last_epoch_and_publishing(tiny_experiment, trained, tmp_path):
-    def dying(path):
-        raise Killed
-
-    def interrupt(patch, attempt):
-        if attempt == 0:
-            patch.setattr(run, "replacing_folder", dying)
-
-    out, attempts, _ = disturb(tiny_experiment(), "warmup", None, tmp_path, interrupt=interrupt)
-    assert attempts == 1
-    assert tiny.content(out) == tiny.content(trained / "warmup")
-
-
 @pytest.mark.parametrize("number", ["SIGINT", "SIGTERM"])
 def test_a_signal_while_publishing_waits_until_it_is_done(tiny_experiment, trained, monkeypatch, tmp_path, number):
     copy = run._copy
@@ -142,20 +128,6 @@ def test_another_setting_never_picks_up_old_epochs(tiny_experiment, tmp_path):
     assert lines == []
     tiny.run_stage(tiny_experiment(), "warmup", None, tmp_path, log=lines.extend)
     assert lines == ["resuming warmup after 1 of 2 epochs"]
-
-
-def test_a_stop_says_what_to_do(tiny_experiment, tmp_path):
-    said = r"warmup: state saved after 0 of 2 epochs and step 1; run again to continue"
-    with stop_after(1), pytest.raises(Stopped, match=said):
-        tiny.run_stage(tiny_experiment(), "warmup", None, tmp_path)
-    assert not (tmp_path / "warmup").exists()
-
-
-def test_the_state_of_torch_and_numpy_before_a_run_does_not_matter(tiny_experiment, trained, tmp_path):
-    torch.manual_seed(123)
-    np.random.seed(123)
-    out = tiny.run_stage(tiny_experiment(), "warmup", None, tmp_path)
-    assert tiny.content(out) == tiny.content(trained / "warmup")
 
 
 def bad_at(experiment, monkeypatch, call, spoil):

@@ -1,7 +1,8 @@
-"""A head's training on a frozen backbone, by steps and solved, and the whole network after it: killed anywhere, the same bytes.
+"""Training of a whole network, of a head on a frozen backbone, by steps and solved, and both: killed anywhere, the same bytes.
 
 A moment is a call of one of this project's functions, counted from where the stage begins, so that a fixed list of seeds names
-the same moments on a slow machine. (The features stage itself is killed in tests/frozen/features/test_stage.py.)
+the same moments on a slow machine. (Kills at moments of the clock: tests/frozen/features/test_stage.py, tests/data/test_convert.py,
+tests/repository/test_pipeline.py.)
 """
 
 import random
@@ -11,11 +12,12 @@ import pytest
 import tiny
 from frozen.test_convex import RECOMMENDED
 from frozen.test_unfrozen import WHOLE
-from place import Place
+from project import Project
 
 pytestmark = pytest.mark.slow
 SEEDS = range(12)
 HEADS = {
+    "whole network": {},
     "by steps": tiny.FROZEN | {"method": "dicap", "head": "ml_decoder"},
     "solved": tiny.FROZEN | RECOMMENDED,
     "solved, then unfrozen": tiny.FROZEN | WHOLE,
@@ -28,7 +30,8 @@ with calls.counted(lambda n: os.kill(os.getpid(), signal.SIGKILL) if n == {momen
     main(["{stage}"])
 """
 FOLDER = tiny.ROOT / "tests" / "faults"
-CASES = [(head, stage) for head in HEADS for stage in ("warmup", "train") if (head, stage) != ("solved, then unfrozen", "warmup")]
+STAGES = {"whole network": ("warmup", "train", "finetune"), "solved, then unfrozen": ("train",)}
+CASES = [(head, stage) for head in HEADS for stage in STAGES.get(head, ("warmup", "train"))]
 
 
 @pytest.fixture(scope="module")
@@ -38,13 +41,13 @@ def finished(raw_photos, tmp_path_factory):
 
     places = {}
 
-    def finished(head) -> tuple[Place, dict[str, int]]:
+    def finished(head) -> tuple[Project, dict[str, int]]:
         if head not in places:
             changes = tiny.CHANGES | {"data_root": str(raw_photos)} | HEADS[head]
-            place, taken = Place.made(tmp_path_factory.mktemp("head"), changes), {}
+            place, taken = Project.made(tmp_path_factory.mktemp("head"), changes), {}
             for stage in ("convert", "features", "split"):
                 place.done(stage)
-            for stage in ("warmup", "train"):
+            for stage in dict.fromkeys(("warmup", "train", *STAGES.get(head, ()))):
                 with counted(lambda n, stage=stage: taken.update({stage: n})):
                     place.done(stage)
             places[head] = place, taken

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tiny
 
+from data.archives import nuswide
 from data.raw import save
 from data.test_benchmark_sets import coco_folder, voc_folder
 from dicap.data.convert import convert
@@ -35,14 +36,8 @@ def test_the_lists_of_a_set_give_the_same_set(tmp_path, dataset, make, prefix, f
     assert raw.classes == read_raw(dataset, tmp_path / "raw").classes
 
 
-def nus_lists(root, n=(20, 5)):
-    rng = np.random.default_rng(0)
-    for phase, count in zip(("train", "val"), n, strict=True):
-        names = [f"{phase}/{i:04d}.jpg" for i in rng.permutation(count)]
-        np.save(root / f"formatted_{phase}_images.npy", np.array(names))
-        np.save(root / f"formatted_{phase}_labels.npy", (rng.random((count, 81)) < 0.1).astype(np.float64))
-        for i, name in enumerate(names):
-            save(root / "Flickr" / name, i)
+def nus_lists(root, counts=(20, 5)):
+    nuswide(root, counts)
     return root
 
 

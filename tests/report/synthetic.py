@@ -1,14 +1,22 @@
-"""A made-up run: artifacts with the schemas of a real one, whose truth is known because it was drawn here."""
+"""A made-up run: artifacts as the stages write them, of scores and labels that were drawn here."""
 
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
+from torch import Tensor
 
 from data.raw import small_set
+from dicap.calibration.rates import correctness_weight, count_bins, estimate_rates
+from dicap.calibration.thresholds import PseudoLabels, dual_thresholds, hard_labels
+from dicap.evaluation.evaluate import metrics
 from dicap.files import artifacts as files
 from dicap.files.json_files import write_json
+from dicap.methods.base import Refresh
+from dicap.metrics.ranking import average_precision
+from dicap.training.records import record
 
 SETTINGS: dict[str, Any] = {
     "dataset": "digits",
@@ -49,38 +57,19 @@ def write_run(folder: Path, *, images: int = 60, epochs: int = 6, pseudo: bool =
 def write_pseudo_labels(
     stage: Path, epoch: int, names: list[str], ids: np.ndarray, truth: np.ndarray, rng: np.random.Generator, hidden: bool
 ) -> None:
-    """One epoch's weights, thresholds and pseudo-labels; the network gets surer with every epoch."""
-    confidence = 1 / (1 + np.exp(-(rng.normal(size=truth.shape) * 1.2 + (truth * 2 - 1.25) * (1.2 + 0.5 * (1 - 0.8**epoch)))))
-    rate, n_pos, n_neg = _rates(confidence, truth)
-    sample = rng.random(len(truth)) < 0.2
-    estimated, est_pos, est_neg = _rates(confidence[sample], truth[sample])
-    edges = np.arange(21) / 20
-    columns = {
-        "bin": np.arange(20),
-        "left": edges[:-1],
-        "right": edges[1:],
-        "n_pos": est_pos,
-        "n_neg": est_neg,
-        "r_pos": estimated,
-        "r_neg": 1 - estimated,
-        "optimal_r_pos": rate if hidden else [None] * 20,
-        "optimal_n": n_pos + n_neg if hidden else [None] * 20,
-    }
-    files.write_weights(columns, stage, epoch)
-    tau_neg, tau_pos = rng.uniform(0.15, 0.4, len(names)), rng.uniform(0.5, 0.8, len(names))
-    columns = {
-        "class": names,
-        "tau_pos": tau_pos,
-        "tau_neg": tau_neg,
-        "n_pos": truth.sum(0),
-        "n_neg": (1 - truth).sum(0),
-        "crossed": [k == 1 for k in range(len(names))],
-    }
-    files.write_thresholds(columns, stage, epoch)
-    label = np.where(confidence > tau_pos, 1, np.where(confidence < tau_neg, 0, -1))
-    r = np.interp(confidence, (edges[:-1] + edges[1:]) / 2, estimated)
-    weight = np.where(label == 1, r, np.where(label == 0, 1 - r, 0))
-    files.write_pseudo_labels(ids, confidence, label, weight, stage, epoch)
+    """One epoch's weights, thresholds and pseudo-labels, of a network that gets surer with every epoch."""
+    sure = 1.2 + 0.5 * (1 - 0.8**epoch)
+    p = torch.sigmoid(torch.from_numpy(1.2 * rng.normal(size=truth.shape) + (2 * truth - 1.25) * sure))
+    y, known = torch.from_numpy(truth), rng.random(len(truth)) < 0.2
+
+    def optimal(confidence: Tensor, bins: int, *, per_class: bool) -> tuple[Tensor, Tensor] | None:
+        n_pos, n_neg = count_bins(confidence, y, bins)
+        return (n_pos / (n_pos + n_neg), n_pos + n_neg) if hidden else None
+
+    rates, thresholds = estimate_rates(*count_bins(p[known], y[known], 20)), dual_thresholds(p[known], y[known])
+    label = hard_labels(p, thresholds)
+    pseudo = PseudoLabels(p, label, correctness_weight(p, label, rates))
+    record(Refresh(pseudo, rates, thresholds), stage, epoch, ids=ids, classes=names, optimal=optimal)
 
 
 def write_evaluation(folder: Path, names: list[str], truth: np.ndarray, rng: np.random.Generator) -> None:
@@ -88,47 +77,18 @@ def write_evaluation(folder: Path, names: list[str], truth: np.ndarray, rng: np.
     truth = truth.copy()
     truth[:, -1] = 0
     score = 1 / (1 + np.exp(-(rng.normal(size=truth.shape) + (truth * 2 - 1.2) * 1.6)))
-    ap = np.round(np.clip(0.95 - 0.5 * np.arange(len(names)) / len(names), 0, 1), 4)
-    ap[-1] = 0
-    frame = {
-        "class": names,
-        "n_pos": truth.sum(0),
-        "n_train_labelled": 1 + truth.sum(0) // 5,
-        "ap": ap,
-        "chance": truth.mean(0),
-    }
     folder.mkdir(parents=True, exist_ok=True)
-    pd.DataFrame(frame).to_csv(folder / "per_class.csv", index=False)
-    metrics = {
-        "map": 83.53,
-        "map_low": 81.2,
-        "map_high": 85.6,
-        "map_raw": 83.1,
-        "map_ema": 83.53,
-        "map_warmup": 71.9,
-        "map_train": 82.4,
-        "steps_warmup": 600,
-        "steps_train": 1120,
-        "steps_finetune": 40,
-        "steps": 1760,
-        "best_on_test": 83.9,
-        "best_on_test_stage": "train",
-        "best_on_test_epoch": 5,
-        "best_on_test_model": "ema",
-        "curve_error": 0.021,
-        "n_test": len(truth),
-        "roles": {"sup": 4, "est": 2, "unlabeled": len(truth) - 6, "test": len(truth)},
-        "n_classes": len(names),
-        "classes_without_positives": 1,
-    }
-    write_json(metrics, folder / "details.json")
-    files.write_predictions(
-        np.array([f"test-{k:03d}" for k in range(len(truth))]),
-        score,
-        np.where(score > 0.6, 1, np.where(score > 0.4, -1, 0)),
-        truth,
-        folder / "predictions.parquet",
-    )
+    counts = {"n_pos": truth.sum(0), "n_train_labelled": 1 + truth.sum(0) // 5, "chance": truth.mean(0)}
+    pd.DataFrame({"class": names, "ap": average_precision(score, truth)} | counts).to_csv(folder / "per_class.csv", index=False)
+    details = metrics(score, truth) | {"map": 83.53, "map_low": 81.2, "map_high": 85.6, "map_corrected": None}
+    details |= {"map_raw": 83.1, "map_ema": 83.53, "map_warmup": 71.9, "map_train": 82.4, "curve_error": 0.021}
+    details |= {"steps_warmup": 600, "steps_train": 1120, "steps_finetune": 40, "steps": 1760}
+    best = {"": 83.9, "_stage": "train", "_epoch": 5, "_model": "ema"}
+    details |= {f"best_on_test{part}": value for part, value in best.items()}
+    details["roles"] = {"sup": 4, "est": 2, "unlabeled": len(truth) - 6, "test": len(truth)}
+    write_json(details, folder / "details.json")
+    ids, answer = np.array([f"test-{k:03d}" for k in range(len(truth))]), np.where(score > 0.6, 1, np.where(score > 0.4, -1, 0))
+    files.write_predictions(ids, score, answer, truth, folder / "predictions.parquet")
 
 
 def write_dataset(folder: Path) -> Path:
@@ -136,29 +96,13 @@ def write_dataset(folder: Path) -> Path:
     return small_set(folder, n_train=1, n_test=60, size=16)
 
 
-def _rates(confidence: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    index = np.minimum((confidence * 20).astype(int), 19).ravel()
-    positive = np.bincount(index, weights=truth.ravel(), minlength=20).astype(int)
-    total = np.bincount(index, minlength=20)
-    centre = (np.arange(20) + 0.5) / 20
-    full = total > 0
-    return np.interp(centre, centre[full], positive[full] / total[full]), positive, total - positive
-
-
 def _history(stage: str, epochs: int, rng: np.random.Generator, hidden: bool) -> list[dict[str, Any]]:
-    start = {"warmup": 55.0, "train": 72.0, "finetune": 82.5}[stage]
+    start, rise, steps = {"warmup": (55.0, 17, 200), "train": (72.0, 10.5, 187), "finetune": (82.5, 1, 20)}[stage]
     rows = []
     for epoch in range(epochs):
-        gain = (1 - np.exp(-3 * (epoch + 1) / epochs)) * {"warmup": 17, "train": 10.5, "finetune": 1}[stage]
-        row = {
-            "epoch": epoch,
-            "steps": {"warmup": 200, "train": 187, "finetune": 20}[stage],
-            "loss": 9.0 * np.exp(-0.3 * epoch) + 1,
-            "loss_sup": 6.0 * np.exp(-0.4 * epoch) + 0.3,
-            "lr": 1e-4,
-            "map_raw": start + gain + rng.normal() * 0.7,
-            "map_ema": start + gain,
-        }
+        score = start + (1 - np.exp(-3 * (epoch + 1) / epochs)) * rise
+        row = {"epoch": epoch, "steps": steps, "loss": 9.0 * np.exp(-0.3 * epoch) + 1, "lr": 1e-4}
+        row |= {"loss_sup": 6.0 * np.exp(-0.4 * epoch) + 0.3, "map_raw": score + rng.normal() * 0.7, "map_ema": score}
         if stage != "finetune":
             row |= {"loss_con": 0.4 * np.exp(-0.1 * epoch), "grad_sup": 2.0, "grad_con": 0.01}
         if stage == "train":

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 import tiny
+from data.archives import voc2012
 from project import Project
 
-from data.raw import save
-from dicap.data.sources.benchmarks.voc import CLASSES
 from stages.cli import LAYERS
 
 # An installation of this checkout finds in it what another copy lacks.
@@ -48,15 +47,7 @@ def core(tmp_path_factory) -> Path:
 def project(tmp_path_factory) -> Path:
     """A folder with the settings of a published run on VOC 2012, in small."""
     place = tmp_path_factory.mktemp("run")
-    main = place / "voc" / "VOCdevkit" / "VOC2012" / "ImageSets" / "Main"
-    main.mkdir(parents=True)
-    images = {"train": [f"2008_{i:06d}" for i in range(30)], "val": [f"2009_{i:06d}" for i in range(10)]}
-    for phase, names in images.items():
-        for c, name in enumerate(CLASSES):
-            lines = [f"{image} {1 if (c + i) % 10 < 2 else -1}\n" for i, image in enumerate(names)]
-            (main / f"{name}_{phase}.txt").write_text("".join(lines))
-        for i, image in enumerate(names):
-            save(main.parents[1] / "JPEGImages" / f"{image}.jpg", i)
+    voc2012(place / "voc", (30, 10))
     Project.made(place, tiny.CHANGES | {"dataset": "voc2012", "data_root": str(place / "voc")})
     return place
 

@@ -1,39 +1,20 @@
-"""The paper's main table and figures on made-up archives: what somebody with the real ones will see, short of the numbers.
+"""VOC 2012, COCO 2014, NUS-WIDE and AWA2, made up in their published layout.
 
-    python tests/rehearsal.py FOLDER                  # all methods, ratios and sets: 384 cells of about 10 s of processor time
-    python tests/rehearsal.py FOLDER --sets voc2012 --methods asl,dicap --ratios 0.05 --seeds 1
-
-VOC 2012, COCO 2014, NUS-WIDE and AWA2 are made up in their published layout below FOLDER/archives, as generated photographs that
-show a patch of its own place and colour for each label. In a clone of this checkout, FOLDER/clone, a network of three layers and
-short stages take the place of the published ones; the commands are those of docs/paper.md. It fails unless every
-cell, every number of the table and both figures are there, and nothing runs when the sweep is asked again.
+A photograph shows a patch of its own place and colour for each label.
 """
 
-import argparse
 import colorsys
-import csv
-import io
 import json
-import re
 from collections.abc import Sequence
-from inspect import signature
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
-from repository.test_pipeline import checkout
 
 from dicap.data.sources.benchmarks import voc
 from dicap.data.sources.benchmarks.nuswide import CONCEPTS
 
 PIXELS = 60
-SHORT = {
-    "backbone": "test_resnet", "backbone_weights": "random", "image_size": 32, "network.stride": 8,
-    "network.decoder_dim": 32, "network.decoder_ffn": 32, "network.decoder_heads": 2, "optimiser.lr": 3.0e-3,
-    "optimiser.ema_decay": 0.9, "warmup.epochs": 8, "warmup.batch_size": 4, "warmup.eval_every": 8, "train.epochs": 2,
-    "train.cycle_epochs": 0, "finetune.epochs": 1, "pclp.warmup_epochs": 1, "pclp.epochs": 1, "pclp.adversary_width": 2,
-    "drml.rounds": 4, "drml.iterations": 4, "drml.start": 0,
-}  # fmt: skip
 
 
 def scene(labels: Sequence[int], classes: int, seed: int) -> Image.Image:
@@ -53,6 +34,7 @@ def drawn(classes: int, count: int, seed: int) -> list[list[int]]:
 
 
 def save(path: Path, image: Image.Image) -> None:
+    """An image as a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     image.save(path)
 
@@ -115,49 +97,3 @@ def awa2(root: Path, counts: tuple[int, int]) -> None:
 
 
 ARCHIVES = {"voc2012": voc2012, "coco2014": coco2014, "nuswide": nuswide, "awa2": awa2}
-METHODS = "bce,asl,mld,top1,topk,iat,drml,cap,pclp,bbam,d2l,dicap"
-
-
-def rehearse(
-    place: Path,
-    sets: str = ",".join(ARCHIVES),
-    methods: str = METHODS,
-    ratios: str = "0.05,0.1,0.15,0.2",
-    seeds: str = "1,2",
-    counts: tuple[int, int] = (200, 80),
-) -> str:
-    """Table 1, as it is printed, after Figures 1c and 3 of each data set.
-
-    Args:
-        sets, methods, ratios, seeds: divided by commas.
-        counts: of training and test images.
-    """
-    clone, runs = checkout(place / "clone", SHORT), len(seeds.split(","))
-    cells = len(methods.split(",")) * len(ratios.split(","))
-    for dataset in sets.split(","):
-        root = place / "archives" / dataset
-        ARCHIVES[dataset](root, counts)
-        axes = [f"data_root={root}", f"method={methods}", f"ratio={ratios}", f"seed={seeds}"]
-        sweep = ["dicap-stage", "sweep", "experiments/paper.yaml", "--dataset", dataset]
-        sweep += [word for axis in axes for word in ("-S", axis)]
-        clone.run(*sweep)
-        assert f": {cells * runs} cells, {cells * runs} finished, 0 to run" in clone.run(*sweep)
-        for panel in ("1c", "3") if "dicap" in methods.split(",") else ():
-            ratio, out = ratios.split(",")[0], f"figures/{dataset}"
-            clone.run("dicap-stage", "figures", panel, "--dataset", dataset, "--ratio", ratio, "--out", out)
-            assert all((clone.folder / out / f"figure{panel}.{ending}").stat().st_size for ending in ("svg", "pdf"))
-    shown = clone.run("dicap-stage", "table", "main")
-    table = (clone.folder / "tables" / "main.csv").read_text()
-    parts = [csv.DictReader(io.StringIO(part)) for part in re.split("(?m)^(?=dataset,)", table)[1:]]
-    lines = [line for part in parts for line in part if line["mean"]]
-    assert len(lines) == cells * len(sets.split(",")) and all(int(line["n"]) == runs for line in lines), table
-    return shown
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("place", type=Path)
-    for name in ("sets", "methods", "ratios", "seeds"):
-        parser.add_argument(f"--{name}", default=signature(rehearse).parameters[name].default)
-    given = vars(parser.parse_args())
-    print(rehearse(given.pop("place").resolve(), **given))

@@ -204,15 +204,6 @@ def _group_lives(group):
     return True
 
 
-def test_a_kill_between_the_two_renames_is_undone(tmp_path):
-    folder = small_set(tmp_path)
-    folder.rename(tmp_path / ".set.old")
-    raw = listed(tmp_path, ["missing.png"] * 1)
-    with pytest.raises(DataError):
-        convert(raw, folder, image_size=8, max_rejected=0.0, workers=0)
-    assert Store.open(folder).n == 12
-
-
 def test_a_worker_that_dies_is_one_line(tmp_path):
     raw = raw_set(tmp_path / "raw", n_train=200)
     dying = RawSet(raw.dataset, raw.classes, raw.items, Dying(tmp_path / "raw", [item.path for item in raw.items]))

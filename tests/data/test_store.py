@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -75,6 +76,17 @@ def test_damage_is_one_line_that_names_the_file(tmp_path, damage, message):
     with pytest.raises(DataError, match=message) as error:
         Store.open(folder)
     assert "\n" not in str(error.value) and "dicap-stage convert" in str(error.value)
+
+
+def test_no_flipped_bit_in_a_page_of_the_index_changes_what_is_read(tmp_path):
+    path = small_set(tmp_path) / "index.parquet"
+    content, before = bytearray(path.read_bytes()), files.read_index(path.parent)
+    for place in range(4, len(content) // 3, 7):  # behind the pages stand the names of the columns
+        content[place] ^= 1
+        path.write_bytes(content)
+        with suppress(DataError):
+            assert files.read_index(path.parent).equals(before), place
+        content[place] ^= 1
 
 
 def test_labels_are_the_matrix_and_truly_unlabelled_rows_are_refused(tmp_path):

@@ -1,7 +1,7 @@
 """Training of a whole network, of a head on a frozen backbone, by steps and solved, and both: killed anywhere, the same bytes.
 
 A moment is a call of one of this project's functions, counted from where the stage begins, so that a fixed list of seeds names
-the same moments on a slow machine. (Kills at moments of the clock: tests/frozen/features/test_stage.py, tests/data/test_convert.py,
+the same moments on a slow machine. (Kills by the clock: tests/frozen/features/test_stage.py, tests/data/test_convert.py,
 tests/repository/test_pipeline.py.)
 """
 

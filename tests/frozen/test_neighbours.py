@@ -49,7 +49,10 @@ def slow_average(x, k, rounds, share):
 
 
 @pytest.mark.parametrize("k", [1, 4, 100])  # the last: all others
-def test_weights_are_those_of_a_loop_over_pairs(k):
+@pytest.mark.parametrize("block", [4, neighbours.BLOCK])
+def test_weights_are_those_of_a_loop_over_pairs(monkeypatch, k, block):
+    """In blocks of rows too."""
+    monkeypatch.setattr(neighbours, "BLOCK", block)
     x = rows_of(17, 5)
     found = affinity(x, k).toarray()
     assert np.allclose(found, slow_affinity(x, k), atol=1e-5)
@@ -77,14 +80,6 @@ def test_inverted_lists_find_nearly_what_all_pairs_hold(monkeypatch):
     monkeypatch.setattr(neighbours, "EXACT", 2000)
     near = affinity(x, 5)
     assert abs(near - near.T).max() < 1e-6 and near.nnz >= 5 * 2100 and near.diagonal().max() == 0
-
-
-@pytest.mark.parametrize("block", [1, 4, 7])
-def test_blocks_of_rows_give_what_one_block_gives(monkeypatch, block):
-    x = rows_of(19, 5)
-    whole = affinity(x, 3).toarray()
-    monkeypatch.setattr(neighbours, "BLOCK", block)
-    assert np.allclose(affinity(x, 3).toarray(), whole, atol=1e-6)
 
 
 def test_the_first_components_hold_the_most_and_all_of_them_everything():

@@ -6,13 +6,13 @@ import pytest
 import tiny
 import torch
 from torch import nn
+from training.test_optimisation import linear_layer
 
 from dicap.errors import DataError
 from dicap.losses import asymmetric_loss, binary_cross_entropy, nt_xent
 from dicap.machine.runtime import Runtime
 from dicap.settings.methods import METHODS
 from dicap.training.experiment import Experiment
-from dicap.training.optimisation import Optimisation
 from dicap.training.trainer import Trainer
 
 from .test_pretended import SMALL, stages_of
@@ -83,15 +83,8 @@ def test_losses_and_contrast_stay_in_float32(amp):
         assert torch.isfinite(half.grad).all()
 
 
-def optimisation():
-    torch.manual_seed(0)
-    network = nn.Linear(3, 2)
-    options = {"lr": 0.1, "weight_decay": 0.1, "pct_start": 0.2, "ema_decay": 0.5, "cycle_steps": 20}
-    return network, Optimisation(network, Runtime(CPU, torch.float16), **options)
-
-
 def test_an_overflow_in_float16_skips_the_update_and_lowers_the_scale():
-    network, o = optimisation()
+    network, o = linear_layer(torch.float16)
     before, scale = network.weight.detach().clone(), o.scaler.get_scale()
     o.update((network.weight * torch.tensor(3e38)).sum())  # finite, but not times the scale
     assert torch.equal(network.weight, before) and int(o.first_bad_step) == -1
@@ -101,8 +94,8 @@ def test_an_overflow_in_float16_skips_the_update_and_lowers_the_scale():
 
 
 def test_the_scale_goes_on_where_a_state_was_saved():
-    network, o = optimisation()
+    network, o = linear_layer(torch.float16)
     o.update((network.weight * torch.tensor(3e38)).sum())
-    _, again = optimisation()
+    _, again = linear_layer(torch.float16)
     again.load_state_dict(o.state_dict())
-    assert again.scaler.get_scale() == o.scaler.get_scale() != optimisation()[1].scaler.get_scale()
+    assert again.scaler.get_scale() == o.scaler.get_scale() != linear_layer(torch.float16)[1].scaler.get_scale()

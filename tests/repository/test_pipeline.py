@@ -199,6 +199,7 @@ def test_photographs_that_dvc_tracks_and_links_are_photographs(clone):
     assert (clone.folder / "data/raw/photos/labels.csv").is_symlink()
 
 
+@pytest.mark.slow
 def test_the_run_cache_serves_a_clone_whose_lock_names_results_it_never_had(clone):
     """A clone without its author's results, as a fresh one is, runs experiments that share stages with one another."""
     before, lock = clone.model(), clone.folder / "dvc.lock"
@@ -263,26 +264,11 @@ def test_a_wrong_setting_fails_before_anything_runs_and_loses_nothing(clone):
     assert (clone.folder / "artifacts/split/split.parquet").is_file()
 
 
-def change(clone, module, before, after):
-    """Replace a piece of the code that stands there once."""
-    path = clone.folder / module
-    text = path.read_text()
-    assert text.count(before) == 1, f"{module}: {before}"
-    path.write_text(text.replace(before, after))
-
-
-def test_only_code_that_can_change_a_result_runs_a_stage_again(clone):
-    change(clone, "dicap/methods/cap.py", "class CAP(", "NOTHING = 0\n\n\nclass CAP(")
-    (clone.folder / "configs/voc2012.yaml").write_text("train:\n  batch_size: 16\n")
-    assert clone.ran(clone.run("dvc", "repro")) == [], "another method, another data set"
-
-    change(clone, "dicap/settings/batch_sizes.py", "round(320 * share)", "round(160 * share)")
-    assert clone.ran(clone.run("dvc", "repro", "warmup")) == ["warmup"]
-
-
+@pytest.mark.slow
 def test_a_queued_experiment_runs_the_code_that_was_queued(clone):
     clone.run("dvc", "exp", "run", "--queue", "-n", "queued", "-S", "seed=3", "split")
-    change(clone, "dicap/data/split.py", "def split_roles(", "raise SystemExit('edited later')\n\n\ndef split_roles(")
+    split = clone.folder / "dicap" / "data" / "split.py"
+    split.write_text("raise SystemExit('edited later')\n" + split.read_text())
     output = clone.run("dvc", "exp", "run", "--run-all")
     assert clone.ran(output) == ["split"]
     assert "edited later" not in output and "queued" in clone.run("dvc", "exp", "list")

@@ -94,6 +94,7 @@ CHANGES = {
     "the data set's values": (code("configs/table.yaml"), set()),
     "another data set's values": (code("configs/voc2012.yaml"), set()),
     "a value of the data set": (lambda: rewrite("configs/table.yaml", "epochs: 24", "epochs: 25"), ALL),
+    "the sizes of batches": (code("dicap/settings/batch_sizes.py"), TRAINED | {"evaluate"}),
     "a loss": (code("dicap/losses.py"), {*TRAINED, "evaluate"}),
     "the method": (code("dicap/methods/dicap.py"), {*TRAINED, "evaluate"}),
     "another method": (code("dicap/methods/cap.py"), set()),

@@ -49,7 +49,3 @@ def test_from_the_table_to_the_page_and_new_labels(partial_project, tmp_path):
     project.done("convert")
     rows = {row["id"]: row for row in pd.read_parquet("data/converted/index.parquet").to_dict("records")}
     assert [*rows["unlabeled-000.png"]["labels"]] == [2] and [*rows["unlabeled-000.png"]["absent"]] == [0]
-    project.set({"method": "pclp", "head": "own"})
-    project.done("split")
-    code, line = project.refused("warmup")
-    assert code == 2 and "labelled in part" in line

@@ -14,7 +14,6 @@ import torch
 from gpu.test_pretended import SMALL
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
 
 from dicap.errors import Stopped
 from dicap.machine.runtime import Runtime
@@ -23,6 +22,7 @@ from dicap.settings.methods import METHODS
 from dicap.training.optimisation import Optimisation
 from dicap.training.trainer import Trainer
 from training.test_leaks import models
+from training.test_optimisation import linear_layer
 from training.test_resume import stop_after
 
 CPU = torch.device("cpu")
@@ -93,15 +93,8 @@ def test_a_run_with_it_is_a_run_without_it(tiny_experiment, tmp_path, monkeypatc
     assert found.drop(columns=found.filter(like="grad_")).equals(none.drop(columns=none.filter(like="grad_")))
 
 
-def optimisation(amp=None):
-    torch.manual_seed(0)
-    network = nn.Linear(3, 2)
-    options = {"lr": 0.1, "weight_decay": 0.1, "pct_start": 0.2, "ema_decay": 0.5, "cycle_steps": 20}
-    return network, Optimisation(network, Runtime(CPU, amp), **options)
-
-
 def test_in_float16_the_norm_is_that_of_the_gradient_without_its_scale():
-    (network, o), (_, plain) = optimisation(torch.float16), optimisation()
+    (network, o), (_, plain) = linear_layer(torch.float16), linear_layer()
     before = o.scaler.get_scale()
     small, large = (network(torch.ones(1, 3)).square().sum() * factor for factor in (1e-6, 3e34))
     norm, overflow = o.norms([small, large]).tolist()

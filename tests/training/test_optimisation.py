@@ -9,13 +9,19 @@ from torch import nn
 from dicap.machine.runtime import Runtime
 from dicap.training.optimisation import AdamW, Optimisation
 
-CPU = Runtime(torch.device("cpu"))
 pytestmark = pytest.mark.filterwarnings("ignore:Detected call of `lr_scheduler")  # some tests look at the schedule alone
 
 
-def optimisation(network, **changes):
+def optimisation(network, *, amp=None, **changes):
     options = {"lr": 1e-4, "weight_decay": 1e-4, "pct_start": 0.2, "ema_decay": 0.9, "cycle_steps": 100} | changes
-    return Optimisation(network, CPU, **options)
+    return Optimisation(network, Runtime(torch.device("cpu"), amp), **options)
+
+
+def linear_layer(amp=None):
+    """A layer of equal weights at every call, and its optimisation."""
+    torch.manual_seed(0)
+    layer = nn.Linear(3, 2)
+    return layer, optimisation(layer, amp=amp, lr=0.1)
 
 
 def small_network():

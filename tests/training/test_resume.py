@@ -1,7 +1,7 @@
 """A run that was stopped or killed anywhere ends in the same bytes as an undisturbed one; workers change nothing."""
 
 import signal
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import numpy as np
 import pytest
@@ -49,60 +49,28 @@ def stop_after(looks):
         yield
 
 
-def disturb(experiment, stage, source, place, *, interrupt):
-    """Run a stage again and again, each time ended early by `interrupt`, until it is through: its folder, ends, what it told."""
-    lines = []
-    for attempt in range(200):
-        with pytest.MonkeyPatch.context() as patch:
-            interrupt(patch, attempt)
-            try:
-                return tiny.run_stage(experiment, stage, source, place, log=lines.extend), attempt, lines
-            except (Stopped, Killed):
-                pass
-    raise AssertionError("the stage never ended")
-
-
-def kill_after(count):
-    """Die in the middle of the `count(attempt)`-th step that is taken."""
-
-    def interrupt(patch, attempt):
-        left = [count(attempt)]
-        original = Optimisation.update
-
-        def update(self, *arguments):
-            left[0] -= 1
-            if left[0] == 0:
-                raise Killed
-            original(self, *arguments)
-
-        patch.setattr(Optimisation, "update", update)
-
-    return interrupt
-
-
-@pytest.fixture
-def source_of(trained):
-    def source_of(stage):
-        return None if SOURCES[stage] is None else trained / SOURCES[stage] / "model.safetensors"
-
-    return source_of
-
-
+@pytest.mark.parametrize("save_seconds", [0.0, 300.0], ids=["saved after every step", "saved between epochs alone"])
 @pytest.mark.parametrize("stage", SOURCES)
-def test_killed_at_random_steps(tiny_experiment, trained, source_of, monkeypatch, tmp_path, stage):
-    rng = np.random.default_rng(3)
-    for round, save_seconds in enumerate((0.0, 300.0)):  # saved after every step, or between epochs alone
-        monkeypatch.setattr(trainer, "SAVE_SECONDS", save_seconds)
-        kills = [1, *rng.integers(1, 6, 3), 10**6]
-        out, attempts, _ = disturb(
-            tiny_experiment(),
-            stage,
-            source_of(stage),
-            tmp_path / str(round),
-            interrupt=kill_after(lambda attempt, kills=kills: kills[attempt]),
-        )
-        assert attempts >= 1
-        assert tiny.content(out) == tiny.content(trained / stage)
+def test_killed_at_random_steps(tiny_experiment, trained, monkeypatch, tmp_path, stage, save_seconds):
+    """In the middle of a step, again and again."""
+    source, update, left = SOURCES[stage], Optimisation.update, []
+    source = source and trained / source / "model.safetensors"
+
+    def killed(self, *arguments):
+        left[0] -= 1
+        if left[0] == 0:
+            raise Killed
+        update(self, *arguments)
+
+    monkeypatch.setattr(trainer, "SAVE_SECONDS", save_seconds)
+    monkeypatch.setattr(Optimisation, "update", killed)
+    for steps in (1, *np.random.default_rng(3).integers(1, 6, 3)):
+        left[:] = [steps]
+        with suppress(Killed):
+            tiny.run_stage(tiny_experiment(), stage, source, tmp_path)
+    left[:] = [10**6]
+    out = tiny.run_stage(tiny_experiment(), stage, source, tmp_path)
+    assert tiny.content(out) == tiny.content(trained / stage)
 
 
 @pytest.mark.parametrize("number", ["SIGINT", "SIGTERM"])

@@ -20,6 +20,7 @@ from dicap.frozen.features import compute
 from dicap.frozen.features.bank import FeatureBank, as_maps, scoring_batches
 from dicap.frozen.features.compute import fill
 from dicap.frozen.features.recipe import Recipe, asked_for, pretrained_network
+from dicap.frozen.features.views import choose
 from dicap.network.stored import save_backbone
 
 
@@ -215,3 +216,13 @@ def test_the_backbone_beside_the_features_is_whole_or_refused(own):
     stored.path.unlink()
     with pytest.raises(DataError, match=r"not readable .* run `dvc repro features`"):
         stored.state_dict()
+
+
+def test_strong_views_are_chosen_evenly_and_anew_each_epoch():
+    rows = np.arange(3000)
+    request = Request("strong", rows, View("strong", cutout=0.5))
+    chosen = choose(request, 1, "train", 3, 4)
+    assert set(chosen) == {2, 3, 4, 5}
+    assert np.bincount(chosen)[2:] == pytest.approx(750, abs=120)  # five standard deviations
+    assert (chosen != choose(request, 1, "train", 4, 4)).mean() == pytest.approx(0.75, abs=0.05)
+    assert (chosen == choose(Request("strong", rows[::-1], request.view), 1, "train", 3, 4)[::-1]).all(), "a row's is its own"

@@ -12,7 +12,6 @@ from PIL import Image
 
 from dicap.data.sources.base import FileImages, Rejected
 
-SCRIPT = "<script>alert(1)</script>"
 SOURCES = sorted([*(tiny.ROOT / "dicap").rglob("*.py"), *(tiny.ROOT / "stages").rglob("*.py")])
 
 

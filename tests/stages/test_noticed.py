@@ -147,14 +147,6 @@ def test_what_is_changed_beside_the_project_is_noticed(finished, change, monkeyp
     assert found == expected
 
 
-@pytest.mark.parametrize("place", [lambda project: "..", lambda project: str(project.parent)], ids=["relative", "absolute"])
-def test_a_project_among_its_photographs_is_refused_in_one_line(project, place):
-    change_settings(Path("params.yaml"), {"data_root": place(project)})
-    why = r"\.dvcignore file should not be in collected dir path|defined as both a dependency and an output"
-    with pytest.raises(Exception, match=rf"^[^\n]*({why})[^\n]*$"):
-        Repo().status()
-
-
 def test_every_method_has_a_section_in_the_settings():
     """`${method}` names one."""
     from dicap.settings import read_yaml

@@ -80,11 +80,6 @@ def test_weak_view_mirrors_half_and_nothing_else():
     assert seen == {image.tobytes(), np.ascontiguousarray(image[:, ::-1]).tobytes()}
 
 
-def test_the_test_view_is_the_image():
-    image = np.asarray(PICTURE)
-    assert (render(image, View("test"), np.random.default_rng(0)) == image).all()
-
-
 def test_tiles_are_quarters_resized_each_with_its_own_draw():
     image = np.asarray(PICTURE)
     tiles = cut_tiles(image[None], 2)[0]

@@ -45,15 +45,6 @@ def test_roles_partition_the_images_or_the_ratio_is_refused(n, ratio, seed, est)
     assert sum(found.values()) == n + 3 and found["test"] == 3 and found["sup"] > 0 and found["est"] > 0
 
 
-def test_the_global_generator_is_neither_read_nor_moved():
-    np.random.seed(5)
-    state = np.random.get_state()[1].copy()
-    a = labelled_order(50, 1)
-    assert (np.random.get_state()[1] == state).all()
-    np.random.seed(99)
-    assert (labelled_order(50, 1) == a).all()
-
-
 def test_missing_splits_and_unlabelled_training_images_are_data_errors():
     with pytest.raises(DataError, match="no images of split test"):
         tiny.roles_of(index(10, 0), 0.5, 1, 0.2)

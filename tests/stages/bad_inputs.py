@@ -120,6 +120,9 @@ def frozen(**settings):
 SETTINGS = [
     Case("a mistake, before DVC removes anything", "check", wrong(ratio="half"), code=2),
     Case("a head for a method with its own network", "warmup", wrong(method="bbam", head="linear"), code=2),
+    Case(
+        "a stride that the network does not support", "check", wrong(backbone="test_vit", network__stride=8), code=2, vague=True
+    ),
     Case("a class token of a network that has none", "check", wrong(network__tokens="class_and_mean"), code=2),
     Case("weights that are a pickle", "check", both(wrong(weights_file="w.pth"), pickled("w.pth")), code=2),
     Case("a ratio that leaves nothing", "split", wrong(ratio=0.01), code=2),
@@ -173,11 +176,23 @@ MADE = [
     Case("a label that is no class", "warmup", frame("data/converted/index.parquet", lambda f: f.assign(labels=[[77]] * len(f)))),
     Case("no split", "warmup", remove("artifacts/split")),
     Case("a split of another data set", "finetune", frame("artifacts/split/split.parquet", lambda f: f[::-1])),
+    Case(
+        "a split with other columns",
+        "evaluate",
+        frame("artifacts/split/split.parquet", lambda f: f.rename(columns={"id": "name"})),
+    ),
     Case("another test split", "warmup", frame("artifacts/split/split.parquet", lambda f: f.replace("test", "unlabeled"))),
     Case("an unknown role", "warmup", frame("artifacts/split/split.parquet", lambda f: f.assign(role="trian"))),
     Case("no features of the frozen backbone", "warmup", frozen()),
+    Case(
+        "features of other views",
+        "warmup",
+        both(frozen(), lambda p: p.done("features", "--workers", "0"), wrong(features__views=2)),
+    ),
     Case("no model to start from", "train", remove("artifacts/warmup")),
     Case("a model that is a pickle", "evaluate --model m.safetensors", pickled("m.safetensors"), vague=True),
+    Case("a model of another seed", "train", both(wrong(seed=2), lambda p: p.done("split")), code=2),
+    Case("a model of another D_est", "finetune", both(wrong(split__est_fraction=0.5), lambda p: p.done("split"))),
     Case("a damaged history", "evaluate", written("artifacts/train/history.csv", "epoch\n1,2,3\n4\n5,6,7,8,9\n"), vague=True),
     Case("a file in the place of all artifacts", "split", replaced_by_file("artifacts")),
     Case("a file in the place of the state", "warmup", both(remove(".dicap"), written(".dicap", "a file"))),

@@ -133,6 +133,15 @@ def test_the_score_asks_for_known_entries_only():
 # -- little to learn from ------------------------------------------------------------------------------------------------
 
 
+def test_labels_of_one_outcome_are_answered_with_it():
+    x, y, x_test, _ = world()
+    y[:30, 0], y[:30, 1] = 1, 0
+    p = probabilities(x, y, x_test)
+    assert np.isfinite(p).all() and p[:, 0].min() > 0.5 > p[:, 1].max()
+    y[:30] = 0
+    assert probabilities(x, y, x_test).max() < 0.5
+
+
 def test_without_unlabelled_rows_it_is_the_labelled_only_classifier():
     x, y, x_test, _ = world(labelled=80)
     model = DiCaPClassifier(random_state=0, C=0.3).fit(x, y)

@@ -58,6 +58,16 @@ def test_a_class_without_labelled_positives_gets_no_pseudo_positive(tiny_experim
     assert (pd.read_csv(out / "history.csv")["n_guarded"] >= 1).all()
 
 
+@pytest.mark.parametrize("method", [name for name, facts in METHODS.items() if facts.head != OWN_HEAD])
+@pytest.mark.parametrize("head", ["linear", "ml_decoder"])
+def test_head_and_method_are_independent(method, head):
+    network = build_method(tiny.settings({"method": method, "head": head}), 3).build_network().eval()
+    with torch.no_grad():
+        logits, z = network(torch.zeros(2, 3, 32, 32, dtype=torch.uint8))
+    assert logits.shape == (2, 3) and z.shape[:2] == (2, 3)
+    assert any(type(m).__name__ == {"linear": "LinearHead", "ml_decoder": "MLDecoder"}[head] for m in network.modules())
+
+
 def test_the_network_s_own_logits_are_the_scores(tiny_experiment):
     """Exports and other users rely on it: scores = sigmoid of the first output."""
     for method in METHODS:

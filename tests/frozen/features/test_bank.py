@@ -226,3 +226,4 @@ def test_strong_views_are_chosen_evenly_and_anew_each_epoch():
     assert np.bincount(chosen)[2:] == pytest.approx(750, abs=120)  # five standard deviations
     assert (chosen != choose(request, 1, "train", 4, 4)).mean() == pytest.approx(0.75, abs=0.05)
     assert (chosen == choose(Request("strong", rows[::-1], request.view), 1, "train", 3, 4)[::-1]).all(), "a row's is its own"
+    assert not choose(Request("plain", rows, View("test")), 1, "train", 0, 0).any()

@@ -11,7 +11,6 @@ from sklearn.linear_model import LogisticRegression
 from training.test_resume import run_all
 
 from dicap import sklearn
-from dicap.calibration.curve import curve_by_rank
 from dicap.calibration.rates import count_bins, estimate_rates
 from dicap.calibration.thresholds import PseudoLabels
 from dicap.evaluation.evaluate import evaluate
@@ -224,10 +223,8 @@ def test_the_chance_is_counted_on_scores_of_heads_that_never_saw_the_image(froze
     problem, w, b = solved["problem"], solved["heads"].w, solved["heads"].b
     p = np.array([expit(w[k] @ problem.rows[row] + b[k]) for row, k in zip(problem.labelled, problem.fold, strict=True)])
     y = tiny.hidden_labels(experiment, problem.labelled)
-    published = load_model(place / "train" / "model.safetensors").decisions.curve
-    expected = curve_by_rank(torch.from_numpy(p), torch.from_numpy(y))
-    assert torch.allclose(published.rate, expected.rate, atol=1e-4)
-    assert torch.allclose(published.knots, expected.knots, atol=1e-3)
+    published = load_model(place / "train" / "model.safetensors").evidence
+    assert np.allclose(published.p, p, atol=1e-4) and (published.y == y).all()
     seen = expit(problem.rows[problem.labelled] @ w[-1].T + b[-1])
     assert ((seen - y) ** 2).mean() < ((p - y) ** 2).mean(), "scores of images that were trained on look better"
 
@@ -238,4 +235,4 @@ def test_every_method_whose_labels_a_head_can_be_solved_on(frozen_experiment, tm
     stages = ("warmup",) if method == "asl" else ("warmup", "train")
     place = run_all(experiment, tmp_path, stages)
     model = load_model(place / stages[-1] / "model.safetensors")
-    assert model.decisions.curve is None and "trains on all labelled images" in model.decisions.note
+    assert model.evidence.measured is None and "trains on all labelled images" in model.evidence.note

@@ -1,6 +1,7 @@
 """The evidence of a stage's networks, which is published beside their weights."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from dicap.settings.methods import METHODS
 from dicap.training.experiment import Experiment
 
 MOST_CARRIED = 4096  # images by whose ranks scores are carried over to a fine-tuned network: more would not move them
+SCALED = ("p", "at_rank", "tau_pos", "tau_neg")  # what is in scores of the network
 
 
 def evidence_of(experiment: Experiment, network: nn.Module, stage: str) -> Evidence:
@@ -55,46 +57,34 @@ def published_thresholds(thresholds: Thresholds) -> tuple[NDArray, NDArray]:
 
 def prior_of(y: NDArray) -> NDArray:
     """(C,) share of positives of each class among the known entries of labels (n, C); 0 where none is known."""
-    if (y >= 0).all():
-        return y.mean(0)
     return (y > 0).sum(0) / np.maximum((y >= 0).sum(0), 1)
 
 
-# -- a network that is trained on after its labels were scored
-
-
-@dataclass(frozen=True)
-class Carried:
-    """The evidence of a network that is trained on, to be carried over to the network that comes of it.
+def carried_over(
+    evidence: Evidence, experiment: Experiment, network: nn.Module, *, stage: str, where: str, most: int = MOST_CARRIED
+) -> Callable[[Experiment, nn.Module], Evidence]:
+    """The evidence of `network`, as a function of the network that is trained on from it.
 
     The new network may have learnt the labels, so its own scores of these images would look right too often. Images without
-    labels tell how its scores relate to the old ones: what had a rank among them has the score of equal rank.
+    labels tell how its scores relate to the old ones: what had a rank among them gets the new score of equal rank.
+
+    Args:
+        stage: seeds the draw of `most` unlabelled images at most; where: the evidence stands, for its note.
     """
+    rows = experiment.roles.unlabeled
+    if len(rows) > most:
+        rows = np.sort(rows[permutation(experiment.settings.seed, stage, 0, len(rows), "carried")[:most]])
+    before = _scores(experiment, network, rows)
+    over = f", and carried over on {len(rows)} unlabelled images" if len(rows) else ""
+    evidence = replace(evidence, note=f"{evidence.note}, {where}{over}")
 
-    evidence: Evidence
-    rows: NDArray  # (m,) unlabelled images
-    scores: NDArray  # (m, C) by the network before
+    def onto(experiment: Experiment, network: nn.Module) -> Evidence:
+        if not len(rows):
+            return evidence
+        after, arrays = _scores(experiment, network, rows), {name: getattr(evidence, name) for name in SCALED}
+        return replace(evidence, **{name: at_equal_rank(x, before, after) for name, x in arrays.items() if x is not None})
 
-    @staticmethod
-    def of(
-        evidence: Evidence, experiment: Experiment, network: nn.Module, *, stage: str, where: str, most: int = MOST_CARRIED
-    ) -> "Carried":
-        """The evidence of `network`, and its scores of at most `most` unlabelled images. `where`: it stands, for the note."""
-        rows = experiment.roles.unlabeled
-        if len(rows) > most:
-            rows = np.sort(rows[permutation(experiment.settings.seed, stage, 0, len(rows), "carried")[:most]])
-        over = f", and carried over on {len(rows)} unlabelled images" if len(rows) else ""
-        evidence = replace(evidence, note=f"{evidence.note}, {where}{over}")
-        return Carried(evidence, rows, _scores(experiment, network, rows))
-
-    def to(self, experiment: Experiment, network: nn.Module) -> Evidence:
-        """The evidence in scores of the network that was trained on; without unlabelled images as it was."""
-        if not len(self.rows):
-            return self.evidence
-        after, evidence = _scores(experiment, network, self.rows), self.evidence
-        arrays = {"p": evidence.p, "at_rank": evidence.at_rank, "tau_pos": evidence.tau_pos, "tau_neg": evidence.tau_neg}
-        moved = {name: at_equal_rank(x, self.scores, after) for name, x in arrays.items() if x is not None}
-        return replace(evidence, **moved)
+    return onto
 
 
 def at_equal_rank(x: NDArray, before: NDArray, after: NDArray) -> NDArray:

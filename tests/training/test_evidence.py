@@ -13,7 +13,7 @@ from dicap.calibration.thresholds import dual_thresholds
 from dicap.evaluation.answers import Answers
 from dicap.methods import rules
 from dicap.models import load_model
-from dicap.training.evidence import Carried, at_equal_rank, on_est, published_thresholds
+from dicap.training.evidence import at_equal_rank, carried_over, on_est, published_thresholds
 
 
 def scores(path, experiment, rows):
@@ -53,7 +53,7 @@ def test_without_unlabelled_images_the_earlier_scores_stay(tiny_experiment, trai
     experiment.roles = experiment.roles.__class__(**(vars(experiment.roles) | {"unlabeled": np.empty(0, np.int64)}))
     network = load_model(trained / "train" / "model.safetensors").network
     evidence = on_est(experiment, network)
-    found = Carried.of(evidence, experiment, network, stage="finetune", where="before").to(experiment, network)
+    found = carried_over(evidence, experiment, network, stage="finetune", where="before")(experiment, network)
     assert np.array_equal(found.p, evidence.p) and found.note.endswith("before")
 
 

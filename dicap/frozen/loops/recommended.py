@@ -26,7 +26,7 @@ from dicap.frozen.solver import Solution
 from dicap.methods.base import Method, Refresh
 from dicap.methods.rules import thresholds_of
 from dicap.network import attach_backbone
-from dicap.training.evidence import Carried, prior_of, published_thresholds
+from dicap.training.evidence import carried_over, prior_of, published_thresholds
 from dicap.training.experiment import Experiment
 from dicap.training.loops.main import learn
 from dicap.training.records import record_first
@@ -66,14 +66,14 @@ def train_whole(run: Trainer, network: nn.Module) -> None:
     record_choice(run, loss_weight, fit.choice)
     Students(network).set_heads(fit.heads)
     evidence, head = evidence_out_of_fold(problem, fit.heads), on_bank.place(network)
-    before = Carried.of(evidence, on_bank, head, stage="train", where="on the frozen backbone", most=MOST_CARRIED)
+    onto = carried_over(evidence, on_bank, head, stage="train", where="on the frozen backbone", most=MOST_CARRIED)
     attach_backbone(network)
     network.grid = None  # type: ignore[assignment]  # the whole network learns from whole maps
 
     given, refresh = run.settings.linear.pseudo_weight, refresh_of(problem, fit.labels)
     weight = given if given != "auto" else PART * fit.choice.share if fit.choice else PART
     learn(run, network, phase, lambda _: refresh, pseudo_weight=weight)
-    run.publish(lambda whole: before.to(experiment, whole))
+    run.publish(lambda whole: onto(experiment, whole))
 
 
 def first_refresh(experiment: Experiment, network: nn.Module, folder: Path, source: Path | None = None) -> dict[str, float]:

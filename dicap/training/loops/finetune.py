@@ -4,7 +4,7 @@ from torch import nn
 
 from dicap.methods.base import NO_ROWS, Phase
 from dicap.training.batches import FinetuneBatches
-from dicap.training.evidence import Carried, on_est, with_thresholds
+from dicap.training.evidence import carried_over, on_est, with_thresholds
 from dicap.training.plan import labelled_plan
 from dicap.training.trainer import Trainer
 
@@ -16,7 +16,7 @@ def finetune(run: Trainer, network: nn.Module) -> None:
     for name, parameter in network.named_parameters():
         parameter.requires_grad_(name.startswith("head."))
     network.to(experiment.runtime.device)
-    before = Carried.of(on_est(experiment, network), experiment, network, stage="finetune", where="before fine-tuning")
+    onto = carried_over(on_est(experiment, network), experiment, network, stage="finetune", where="before fine-tuning")
 
     steps = len(labelled_plan(len(rows), 0, s.batch_size, seed=run.settings.seed, stage="finetune", epoch=0))
     run.begin(network, phase, steps=steps, eval_every=s.epochs, ema_decay=s.ema_decay)
@@ -33,4 +33,4 @@ def finetune(run: Trainer, network: nn.Module) -> None:
             run.end_step()
 
         run.end_epoch()
-    run.publish(lambda tuned: with_thresholds(before.to(experiment, tuned), experiment, tuned))
+    run.publish(lambda tuned: with_thresholds(onto(experiment, tuned), experiment, tuned))

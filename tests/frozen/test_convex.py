@@ -45,13 +45,13 @@ def stay(monkeypatch):
 def solved(monkeypatch):
     """The problem and the heads of the main stage that was run last."""
     seen = {}
-    curve_out_of_fold = recommended.curve_out_of_fold
+    evidence_out_of_fold = recommended.evidence_out_of_fold
 
     def remember(problem, heads):
-        seen["problem"], seen["heads"], seen["counted"] = problem, heads, curve_out_of_fold(problem, heads)
+        seen["problem"], seen["heads"], seen["counted"] = problem, heads, evidence_out_of_fold(problem, heads)
         return seen["counted"]
 
-    monkeypatch.setattr(recommended, "curve_out_of_fold", remember)
+    monkeypatch.setattr(recommended, "evidence_out_of_fold", remember)
     return seen
 
 

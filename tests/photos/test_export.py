@@ -80,7 +80,7 @@ def test_the_example_of_the_documentation_says_what_predict_says(exported, model
     assert [line[:2] for line in lines] == frame[["image", "class"]].to_numpy().tolist()
     assert [line[3] for line in lines] == frame["decision"].tolist()
     assert np.allclose([float(line[2]) for line in lines], frame["probability"], atol=1e-4)
-    assert np.allclose([float(line[4] or "nan") for line in lines], frame["chance"], atol=2e-3, equal_nan=True)
+    assert np.allclose([float(line[4] or "nan") for line in lines], frame["chance"], atol=6e-3, equal_nan=True)  # predict rounds
 
 
 def test_a_threshold_just_below_1_still_says_yes_when_it_was_exported():

@@ -45,13 +45,13 @@ from sklearn.metrics import log_loss as sklearn_loss
 from sklearn.model_selection import KFold
 from sklearn.preprocessing import StandardScaler
 
-from dicap.calibration.curve import log_loss
-from dicap.calibration.decision import Decisions
 from dicap.calibration.rates import count_bins, curve_error, estimate_rates, interpolated
+from dicap.calibration.rates import log_losses as losses_of_entries
 from dicap.data.convert import convert
 from dicap.data.sources import read_raw
 from dicap.data.split import split_index, split_roles
 from dicap.data.store import Store
+from dicap.evaluation.answers import Answers
 from dicap.files.artifacts import write_split
 from dicap.files.features import BACKBONE
 from dicap.frozen.features.accelerated import accelerated
@@ -198,18 +198,18 @@ def run(experiment: Experiment, stages: tuple[str, ...], place: Path) -> tuple[d
     return models, time.perf_counter() - begin
 
 
-def curve_figures(scores: np.ndarray, labels: np.ndarray, decisions: Decisions) -> dict[str, float]:
+def curve_figures(scores: np.ndarray, labels: np.ndarray, answers: Answers) -> dict[str, float]:
     """Of a published model's curve: error against the optimal curve of 20 bins, log loss, and the part above that curve's."""
-    assert decisions.curve is not None
     p, y = torch.from_numpy(scores), torch.from_numpy(labels)
     n_pos, n_neg = count_bins(p, y, 20)
-    optimal, stated = estimate_rates(n_pos, n_neg).r_pos, decisions.curve.at(p)
+    optimal, stated = estimate_rates(n_pos, n_neg).r_pos, torch.from_numpy(answers.present(scores))
     index = (p * 20).long().clamp(max=19).flatten()
     mean = torch.zeros(20, dtype=torch.float64).index_add_(0, index, stated.flatten()) / (n_pos + n_neg).clamp_min(1)
+    loss = float(losses_of_entries(stated, y).mean())
     return {
         "curve_error": curve_error(mean, optimal, n_pos + n_neg),
-        "log_loss": log_loss(stated, y),
-        "excess_log_loss": log_loss(stated, y) - log_loss(interpolated(p, optimal, anchor="centre"), y),
+        "log_loss": loss,
+        "excess_log_loss": loss - float(losses_of_entries(interpolated(p, optimal, anchor="centre"), y).mean()),
     }
 
 
@@ -243,11 +243,11 @@ def cell(place: Place, ratio: float, seed: int, search: bool) -> dict[str, Any]:
                 scores = experiment.predict(experiment.place(network), test).cpu().numpy()
                 title = name + ("_finetuned" if stage == "finetune" else "")
                 maps[title] = mean_average_precision(scores, y_test)
-                decisions = load_model(model).decisions
-                if decisions.curve is not None and stage == "train":
-                    answer, stated = decisions.decide(scores)
+                answers = Answers.of(load_model(model).evidence)
+                if answers.curve is not None and stage == "train":
+                    answer, stated = answers.decide(scores)
                     chance[title] = gap_of_deciles(stated, answer == y_test)
-                    curves[title] = {f"test_{key}": value for key, value in curve_figures(scores, y_test, decisions).items()}
+                    curves[title] = {f"test_{key}": value for key, value in curve_figures(scores, y_test, answers).items()}
                     curves[title] |= begun(models["train"].parent)
     return {"ratio": ratio, "seed": seed, "map": maps, "seconds": seconds, "chance_gap": chance, "curves": curves}
 

@@ -32,10 +32,11 @@ from made_up import settings
 from PIL import Image
 from refresh import ours, scores
 
-from dicap.calibration.decision import plain
+from dicap.calibration.evidence import Evidence
 from dicap.data.convert import convert
 from dicap.data.sources.base import Item, RawSet
 from dicap.data.store import Store
+from dicap.evaluation.answers import Answers
 from dicap.evaluation.evaluate import metrics
 from dicap.frozen.features.compute import fill
 from dicap.frozen.features.recipe import Recipe, pretrained_network
@@ -104,7 +105,7 @@ def parts(n: int, place: Path, only: list[str]) -> dict[str, Callable[[], Any]]:
     names = [f"class {c}" for c in range(CLASSES)]
     if "gallery" in only:
         predictions(place, ids, p.numpy(), names)
-    decisions = plain(np.full(CLASSES, np.nan), "made up")
+    answers = Answers.of(Evidence.none(np.full(CLASSES, np.nan), "made up"))
     return {
         "convert, new": converted,
         "convert, known": converted,
@@ -114,7 +115,7 @@ def parts(n: int, place: Path, only: list[str]) -> dict[str, Callable[[], Any]]:
         "linear head": lambda: solve(x, y, loss_weight=0.01),
         "refresh and Parquet": lambda: ours(p, truth, n_sup, n_est, ids[n_sup:], place),
         "evaluate": lambda: metrics(p.numpy(), truth.numpy()),
-        "gallery": lambda: write_gallery(place / "predictions.parquet", place / "photos", names, decisions, place / "gallery"),
+        "gallery": lambda: write_gallery(place / "predictions.parquet", place / "photos", names, answers, place / "gallery"),
     }
 
 

@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from dicap.calibration.decision import Decisions, plain
+from dicap.calibration.evidence import Evidence
 from dicap.errors import DataError, SettingsError, first_line
 from dicap.files.atomic import replacing
 from dicap.methods import build_method
@@ -22,8 +22,9 @@ from dicap.network.stored import StoredBackbone
 from dicap.settings import Settings
 from dicap.settings.catalogue import NAMED_WEIGHTS, RAW
 
-SCHEMA = 5  # 3: with decisions; 4: with the grid of the feature map; 5: without rankings, a linear head is its weights alone
-KEYS = ("stage", "which", "classes", "settings", "grid", "checksum")
+SCHEMA = 6  # 4: with the grid of the feature map; 5: a linear head is its weights alone; 6: evidence in place of decisions
+KEYS = ("stage", "which", "classes", "settings", "grid", "note", "checksum")
+EVIDENCE = "evidence."  # before the names of the tensors that are no weights
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class SavedModel:
     classes: list[str]
     which: str  # raw or ema
     stage: str
-    decisions: Decisions
+    evidence: Evidence
     checksum: str = ""
 
 
@@ -48,15 +49,17 @@ def save_model(
     classes: list[str],
     stage: str,
     which: str,
-    decisions: Decisions | None = None,
+    evidence: Evidence | None = None,
     split: str | None = None,
 ) -> None:
     """Write the network's tensors and what is needed to use them, atomically; equal models give equal bytes.
 
-    Without `decisions` the model decides at 0.5. `split`: `Experiment.split_mark`, for the stage that goes on from the model.
+    Without `evidence` the model decides at 0.5. `split`: `Experiment.split_mark`, for the stage that goes on from the model.
     """
-    decisions = decisions or plain(np.full(len(classes), np.nan), "no curve: saved without one; decisions at 0.5")
+    evidence = evidence or Evidence.none(np.full(len(classes), np.nan), "no curve: saved without one; decisions at 0.5")
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
+    arrays = {name: value for name, value in vars(evidence).items() if isinstance(value, np.ndarray)}
+    tensors |= {EVIDENCE + name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
     metadata = {
         "schema": SCHEMA,
         "stage": stage,
@@ -64,7 +67,7 @@ def save_model(
         "classes": classes,
         "settings": _without_places(settings),
         "grid": getattr(network, "grid", None),
-        "decisions": decisions.to_dict(),
+        "note": evidence.note,
         "split": split,
     }
     metadata["checksum"] = checksum(metadata, tensors)
@@ -117,7 +120,7 @@ def read_metadata(path: Path) -> dict[str, Any]:
 
 
 def load_model(path: str | Path, device: torch.device | str = "cpu", stored: StoredBackbone | None = None) -> SavedModel:
-    """Rebuild a published model, in eval mode, with its classes, settings and decisions.
+    """Rebuild a published model, in eval mode, with its classes, settings and evidence.
 
     Args:
         path: a model.safetensors, or the folder that holds one.
@@ -131,15 +134,15 @@ def load_model(path: str | Path, device: torch.device | str = "cpu", stored: Sto
     """
     path = Path(path)
     path = path / "model.safetensors" if (path / "model.safetensors").is_file() else path
-    metadata, state = _read_whole(path)
+    metadata, state, arrays = _read_whole(path)
     try:
         settings = Settings.model_validate(metadata["settings"])
     except ValidationError as error:
         raise DataError(f"{path}: its settings are of another version ({error.errors()[0]['msg']}); train it again") from None
     try:
-        decisions = Decisions.from_dict(metadata["decisions"])
-    except (KeyError, TypeError, ValueError):
-        raise DataError(f"{path}: its thresholds are not readable; train it again") from None
+        evidence = Evidence(note=metadata["note"], **{name: array.numpy() for name, array in arrays.items()})
+    except TypeError:
+        raise DataError(f"{path}: its evidence is not readable; train it again") from None
     method = build_method(settings, len(metadata["classes"]))
     network = method.build_network(pretrained=False, stored=stored)
     network.grid = metadata["grid"]
@@ -151,7 +154,7 @@ def load_model(path: str | Path, device: torch.device | str = "cpu", stored: Sto
         metadata["classes"],
         metadata["which"],
         metadata["stage"],
-        decisions,
+        evidence,
         metadata["checksum"],
     )
 
@@ -168,16 +171,17 @@ def load_weights(network: nn.Module, path: Path) -> None:
     _fill(network, _read_whole(path)[1], path)
 
 
-def _read_whole(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Metadata and tensors, verified by their checksum."""
+def _read_whole(path: Path) -> tuple[dict[str, Any], dict[str, Tensor], dict[str, Tensor]]:
+    """Metadata, weights and the arrays of the evidence, verified by their checksum."""
     metadata = read_metadata(path)
     try:
-        state = load_file(path)
+        tensors = load_file(path)
     except (SafetensorError, OSError) as error:
         raise DataError(f"{path}: damaged ({error}); remove it and run `dvc repro`") from None
-    if checksum({key: value for key, value in metadata.items() if key != "checksum"}, state) != metadata.get("checksum"):
+    if checksum({key: value for key, value in metadata.items() if key != "checksum"}, tensors) != metadata.get("checksum"):
         raise DataError(f"{path}: damaged (its content does not match its checksum); remove it and run `dvc repro`")
-    return metadata, state
+    arrays = {name: tensors.pop(name) for name in sorted(tensors) if name.startswith(EVIDENCE)}
+    return metadata, tensors, {name.removeprefix(EVIDENCE): array for name, array in arrays.items()}
 
 
 def _fill(network: nn.Module, state: dict[str, Tensor], path: Path) -> None:

@@ -18,7 +18,7 @@ Letters: C classes; all arrays (C,).
 
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,15 +64,6 @@ class Labelled(NamedTuple):
     def of(chances: NDArray, labels: NDArray) -> "Labelled":
         """Of chances (n, C) and labels (n, C) of 0 and 1, below 0 where unknown."""
         return Labelled(Moments.of(chances, labels > 0), Moments.of(chances, labels == 0))
-
-    def to_list(self) -> list[list[list[float]]]:
-        """Plain numbers, for the metadata of a model."""
-        return [[[float(f"{value:.9g}") for value in row] for row in moments] for moments in self]
-
-    @staticmethod
-    def from_list(values: list[Any]) -> "Labelled":
-        """The inverse of `to_list`."""
-        return Labelled(*(Moments(*np.array(part, np.float64)) for part in values))
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,9 @@
-"""P(y = 1 | score) of groups by rank: the curve that a published model carries, on arrays.
+"""P(y = 1 | score) of groups by rank: the curve by which a published model states chances, on arrays.
 
 Letters: n entries, G knots; p confidence in [0, 1]; y label: 1, 0, or unknown, which is any number below 0 or NaN.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,14 +18,25 @@ LEAN, MANY = 40.0, 6000
 PENALTY = 1e-4  # of the squared slope beside the summed log loss: what keeps it finite where scores part the labels
 
 
+class Curve(NamedTuple):
+    """P(y = 1 | p) of all classes: a rate that is linear in the log-odds of p between knots, and flat beyond the outermost."""
+
+    knots: NDArray  # (G,) float64 log-odds, ascending
+    rate: NDArray  # (G,) float64, non-decreasing
+
+    def at(self, p: NDArray) -> NDArray:
+        """The rate at confidences p; float64 of their shape."""
+        return np.interp(log_odds(p), self.knots, self.rate)
+
+
 def log_odds(p: NDArray) -> NDArray:
     """log(p / (1 - p)), finite at 0 and 1; float64 of p's shape."""
     p = np.clip(np.asarray(p, np.float64), FINEST, 1 - FINEST)
     return np.log(p) - np.log1p(-p)
 
 
-def curve_by_rank(p: NDArray, y: NDArray) -> tuple[NDArray, NDArray]:
-    """P(y = 1 | p) of groups by rank, over log-odds, from known entries alone.
+def curve_by_rank(p: NDArray, y: NDArray) -> Curve:
+    """P(y = 1 | p) of groups by rank, from known entries alone.
 
     For confidences that crowd near 0 and 1, where bins of equal width are full or empty.
 
@@ -32,9 +45,6 @@ def curve_by_rank(p: NDArray, y: NDArray) -> tuple[NDArray, NDArray]:
 
     Args:
         p, y: confidences and labels of one shape, of rows that the model was not trained on; at least one entry is known.
-
-    Returns:
-        knots: (G,) log-odds, ascending; rate: (G,), non-decreasing. Between knots it is linear, beyond them flat.
     """
     known = np.asarray(y >= 0)
     x, right = log_odds(p[known]), np.asarray(y[known] > 0, np.float64)
@@ -43,7 +53,7 @@ def curve_by_rank(p: NDArray, y: NDArray) -> tuple[NDArray, NDArray]:
     place = np.unique(x, return_inverse=True)[1]
     right = (np.bincount(place, right) / np.bincount(place))[place]  # of equal confidences none comes first
     rates = [(right[group].sum() + lean * smooth[group].mean()) / (len(group) + lean) for group in groups]
-    return isotonic_knots([x[group].mean() for group in groups], rates, groups)
+    return Curve(*isotonic_knots([x[group].mean() for group in groups], rates, groups))
 
 
 def by_rank(x: NDArray) -> list[NDArray]:

@@ -13,8 +13,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from dicap.calibration.curve import Curve
-
 ENTRIES = 1 << 18  # handled at once: temporaries of more would leave the processor's cache, which takes 2.5 times as long
 EPS = 1e-8  # in r = n_pos / (n_pos + n_neg + eps); larger values would bias small bins (docs/methods.md 3.13-A5)
 
@@ -45,7 +43,7 @@ class Rates(NamedTuple):
         """w(p, 1) of confidences (N, C), float64 (N, C)."""
         if self.knots is None or self.at_knots is None:
             return interpolated(p, self.r_pos, anchor=self.anchor)
-        return Curve(self.knots, self.at_knots).at(p)
+        return between_knots(p, self.knots, self.at_knots)
 
 
 def bin_index(p: Tensor, bins: int) -> Tensor:
@@ -147,6 +145,25 @@ def interpolated(p: Tensor, r_pos: Tensor, *, anchor: str = "left") -> Tensor:
     return (k + 1 - x) * r_pos[k] + (x - k) * r_pos[(k + 1).clamp_max(bins - 1)]
 
 
+def between_knots(p: Tensor, knots: Tensor, rates: Tensor) -> Tensor:
+    """The rate of each class as a function of the confidence: linear between knots, flat beyond the outermost.
+
+    Args:
+        p: (N, C) confidences; knots: (G,) ascending; rates: (C, G) there.
+
+    Returns:
+        (N, C) float64.
+    """
+    p = p.double()
+    # G + 1 intervals: the first and the last are endless, so nothing there is ever nearer to their other end.
+    x = torch.cat([knots[:1], knots])  # (G + 1,) where each begins
+    width = torch.nn.functional.pad(knots.diff(), (1, 1), value=torch.inf)  # (G + 1,)
+    rates = torch.cat([rates[:, :1], rates, rates[:, -1:]], 1)  # (C, G + 2) at their ends
+    k = torch.searchsorted(knots, p.contiguous(), right=True)  # the interval of each confidence, (N, C)
+    share, c = (p - x[k]).div_(width[k]), torch.arange(len(rates), device=p.device)  # the share in [0, 1]
+    return (1 - share) * rates[c, k] + share * rates[c, k + 1]
+
+
 def correctness_weight(p: Tensor, label: Tensor, rates: Rates | None, *, policy: str = "estimated") -> Tensor:
     """w(p, label): how likely the pseudo-label is right (paper section 3; its weighting table, docs/methods.md 3.10).
 
@@ -202,3 +219,11 @@ def curve_error(estimated: Tensor, optimal: Tensor, entries: Tensor) -> float:
     if total == 0:
         return float("nan")
     return float(((estimated - optimal).abs() * entries).sum() / total)
+
+
+def log_losses(r: Tensor, y: Tensor, floor: float = 1e-4) -> Tensor:
+    """-log P(y) of each known entry, (n,) float64, for rates r (N, C) of y = 1, which are kept `floor` away from 0 and 1."""
+    if y.is_signed():  # some may be unknown
+        r, y = r[y >= 0], y[y >= 0]
+    r = r.double().clamp(floor, 1 - floor)
+    return -torch.where(y > 0, r, 1 - r).log().flatten()

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dicap.calibration.decision import Decisions, reliability
 from dicap.errors import DataError, first_line
+from dicap.evaluation.answers import Answers
 from dicap.evaluation.model_card import model_card
 from dicap.files.artifacts import CHOICE, COST, ROLES, cost_file, write_predictions
 from dicap.files.atomic import replacing, replacing_folder
 from dicap.files.json_files import read_json, write_json
 from dicap.files.written import replacing_own_folder
-from dicap.metrics.operating_point import at_threshold, of_answers, with_intervals
+from dicap.metrics.operating_point import at_threshold, of_answers, reliability, with_intervals
 from dicap.metrics.ranking import average_precision, can_be_tested, map_interval, mean_average_precision
 from dicap.metrics.warnings import of_results
 from dicap.models import SavedModel, load_model
@@ -61,14 +61,14 @@ def metrics(scores: np.ndarray, labels: np.ndarray, *, testable: bool = False) -
     } | ({"unknown_entries": unknown} if unknown else {})
 
 
-def decided(scores: np.ndarray, labels: np.ndarray, decisions: Decisions) -> dict[str, Any]:
+def decided(scores: np.ndarray, labels: np.ndarray, answers: Answers) -> dict[str, Any]:
     """How the model's decisions fare: the share decided, the share of these that is right, and how true the stated chance is.
 
-    `chance_tenths` has a row for every tenth of the stated chance (see `decision.reliability`), `chance_gap` is the mean
+    `chance_tenths` has a row for every tenth of the stated chance (see `operating_point.reliability`), `chance_gap` is the mean
     over decisions of |mean chance - share right| of their tenth. Without a correctness curve the list is empty and the gap None.
     The other keys are those of `dicap.metrics.operating_point.of_answers`.
     """
-    answer, chance = decisions.decide(scores)
+    answer, chance = answers.decide(scores)
     known = labels >= 0
     chance = np.where(known, chance, np.nan)
     right = answer == labels
@@ -82,7 +82,7 @@ def decided(scores: np.ndarray, labels: np.ndarray, decisions: Decisions) -> dic
     } | of_answers(answer, labels)
 
 
-def by_class(classes: Sequence[str], scores: np.ndarray, labels: np.ndarray, decisions: Decisions) -> pd.DataFrame:
+def by_class(classes: Sequence[str], scores: np.ndarray, labels: np.ndarray, answers: Answers) -> pd.DataFrame:
     """How each class fares on the test images.
 
     Returns:
@@ -91,7 +91,7 @@ def by_class(classes: Sequence[str], scores: np.ndarray, labels: np.ndarray, dec
     known = np.maximum(1, (labels >= 0).sum(0))
     positives = (labels > 0).sum(0)
     table = {"class": list(classes), "n_pos": positives, "ap": average_precision(scores, labels), "chance": positives / known}
-    answer = decisions.decide(scores)[0]
+    answer = answers.decide(scores)[0]
     worth = [of_answers(answer[:, [c]], labels[:, [c]]) for c in range(len(classes))]
     for name, key in (("precision", "yes_right"), ("recall", "yes_recall")):
         table[name] = np.array([row[key] for row in worth], float)
@@ -141,18 +141,19 @@ def evaluate(
         "model": model.which,
         "stage": model.stage,
     }
-    result |= decided(scores, labels, model.decisions)
+    answers, images = Answers.of(model.evidence), model.evidence.measured
+    result |= decided(scores, labels, answers)
     result[f"map_{model.which}"] = result["map"]
     for which, other in others.items():
         result[f"map_{which}"] = mean_average_precision(other, labels, testable=testable)
-    result |= at_threshold(scores, labels, model.decisions.f1_threshold) | {"threshold_images": model.decisions.measured}
+    result |= at_threshold(scores, labels, answers.f1_threshold()) | {"threshold_images": images}
     positives = (labels > 0).sum(0).tolist()
-    result["warnings"] = of_results(result, len(experiment.roles.labelled), model.decisions.measured, positives)
+    result["warnings"] = of_results(result, len(experiment.roles.labelled), images, positives)
     result |= _from_histories(artifacts, model.settings) | _from_costs(artifacts)
     if model.stage != "warmup" and (path := artifacts / "train" / CHOICE).exists():
         result |= {key: value for key, value in read_json(path).items() if key == "unlabelled"}
 
-    table = by_class(experiment.store.classes, scores, labels, model.decisions)
+    table = by_class(experiment.store.classes, scores, labels, answers)
     y_labelled = experiment.labels.of(experiment.roles.labelled)
     n_labelled = (y_labelled > 0).sum(0).numpy()
     table.insert(2, "n_train_labelled", n_labelled)
@@ -169,8 +170,8 @@ def evaluate(
         write_json({key: result[key] for key in COMPARED if key in result}, folder / "metrics.json")
         with replacing(folder / "per_class.csv") as path:
             table.to_csv(path, index=False, float_format="%.6f", lineterminator="\n")
-        ids, answers = experiment.store.ids[experiment.roles.test], model.decisions.decide(scores)[0]
-        write_predictions(ids, scores, answers, labels, folder / "predictions.parquet")
+        ids, answer = experiment.store.ids[experiment.roles.test], answers.decide(scores)[0]
+        write_predictions(ids, scores, answer, labels, folder / "predictions.parquet")
     return result
 
 

@@ -60,7 +60,7 @@ def model_card(
         f"Of {unknown} entries (image, class) of the labelled images nothing is known; they were not learnt." if unknown else "",
         f"{len(meta['rejected'])} files were rejected at conversion. " + " ".join(f"{note}." for note in meta["notes"]),
         "## Decisions",
-        f"Yes above the class's upper threshold, no below the lower one, unsure between. Chance: {model.decisions.note}.",
+        f"Yes above the class's upper threshold, no below the lower one, unsure between. Chance: {model.evidence.note}.",
         *_chance(metrics),
         "## Classes",
         _classes(classes),
@@ -146,11 +146,11 @@ def _limits(model: SavedModel, metrics: dict[str, Any], classes: Sequence[tuple[
         yield f"{len(few)} classes were learnt from fewer than 10 labelled images: {names}."
     if metrics["classes_without_positives"]:
         yield f"{metrics['classes_without_positives']} classes have no positive test image: nothing is known of them."
-    if model.decisions.curve is None:
+    if model.evidence.measured is None:
         yield "It states no chance to be right, because no labelled images were kept to measure it."
     else:
         yield (
-            f"The chance to be right was measured on {model.decisions.entries} entries, all classes pooled: "
+            f"The chance to be right was measured on {model.evidence.entries} entries, all classes pooled: "
             "of a single class it may be off."
         )
 

@@ -95,8 +95,37 @@ def at_threshold(scores: np.ndarray, labels: np.ndarray, threshold: float | None
     return {name: found.get(key) for name, key in keys.items()} | {"threshold_best": threshold}
 
 
+def reliability(chance: np.ndarray, right: np.ndarray, bins: int = 10) -> list[dict[str, float]]:
+    """Per tenth of the stated chance: how many decisions, their mean chance, and the share of them that is right.
+
+    Args:
+        chance: (N, C), NaN where nothing was decided; right: (N, C), 0/1.
+
+    Returns:
+        A dict {left, right, n, images, chance, share} for every tenth that holds a decision, ascending.
+    """
+    known = ~np.isnan(chance)
+    image, chance, right = np.nonzero(known)[0], chance[known].astype(np.float64), np.asarray(right)[known].astype(np.float64)
+    index = np.minimum((chance * bins).astype(np.int64), bins - 1)
+    edges = np.arange(bins + 1) / bins
+    rows = []
+    for k in np.unique(index):
+        inside = index == k
+        rows.append(
+            {
+                "left": float(edges[k]),
+                "right": float(edges[k + 1]),
+                "n": int(inside.sum()),
+                "images": len(np.unique(image[inside])),
+                "chance": float(chance[inside].mean()),
+                "share": float(right[inside].mean()),
+            }
+        )
+    return rows
+
+
 def with_intervals(rows: list[dict[str, float]]) -> list[dict[str, float]]:
-    """The rows of `decision.reliability`, each with `low`, `high`: an interval of its share right.
+    """The rows of `reliability`, each with `low`, `high`: an interval of its share right.
 
     Entries of one image are not independent, so an image counts once in each row.
     """
@@ -107,7 +136,7 @@ def with_intervals(rows: list[dict[str, float]]) -> list[dict[str, float]]:
 def chance_interval(chance: np.ndarray, entries: int, group: int, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """What is known of a stated chance: itself, rounded to the digits it deserves, and its 95 % interval; NaN stays NaN.
 
-    The curve behind it was counted in groups of labelled entries (`dicap.calibration.curve.curve_by_rank`); the entries of one
+    The curve behind it was counted in groups of labelled entries (`dicap.calibration.ranks.curve_by_rank`); the entries of one
     group stand behind a chance.
 
     Args:

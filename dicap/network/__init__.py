@@ -7,8 +7,6 @@ from torch import Tensor, nn
 from torch.nn.functional import adaptive_avg_pool2d
 
 from dicap.network.backbone import create_backbone, feature_map, own_normalization
-from dicap.network.linear import LinearHead
-from dicap.network.ml_decoder import MLDecoder
 from dicap.network.stored import StoredBackbone
 from dicap.settings import Settings
 
@@ -100,9 +98,13 @@ def hold_statistics(network: nn.Module) -> None:
 
 
 def build_head(settings: Settings, channels: int, classes: int) -> nn.Module:
-    """The head that `settings.head` names."""
+    """The head that `settings.head` names, whose module alone is imported."""
     if settings.head == "linear":
+        from dicap.network.linear import LinearHead
+
         return LinearHead(channels, classes, settings.linear.features)
+    from dicap.network.ml_decoder import MLDecoder
+
     n = settings.network
     return MLDecoder(channels, classes, dim=n.decoder_dim, ffn=n.decoder_ffn, heads=n.decoder_heads, dropout=n.dropout)
 

@@ -9,6 +9,7 @@ import pandas as pd
 
 from dicap.calibration.counts import Moments, counts
 from dicap.errors import DataError, SettingsError, did_you_mean, first_of
+from dicap.evaluation.answers import Answers
 from dicap.machine.progress import progress
 from dicap.models import SavedModel
 from dicap.photos.folder import Photograph
@@ -45,16 +46,16 @@ def count(
     for name in classes:
         if name not in saved.classes:
             raise SettingsError(f"--class: no class is called {name!r}{did_you_mean(name, saved.classes)}")
-    labelled = saved.decisions.labelled
-    if labelled is None:
+    if not saved.evidence.entries:
         raise DataError(
-            f"this model came with no scores of labelled images that it had not learnt ({saved.decisions.note}), so nothing "
+            f"this model came with no scores of labelled images that it had not learnt ({saved.evidence.note}), so nothing "
             "corrects its counts; train it again with protocol: recommended"
         )
-    outcome, folder = Outcome(), None
+    answers = Answers.of(saved.evidence)
+    outcome, folder, labelled = Outcome(), None, answers.labelled()
     with closing(progress(photos, desc="count", total=images, unit="image")) as shown:
         for _, scores in stream(saved, shown, runtime, None, outcome, seen=seen):
-            part = Moments.of(saved.decisions.present(scores))
+            part = Moments.of(answers.present(scores))
             folder = part if folder is None else folder + part
     if folder is None:
         raise none_readable(outcome)

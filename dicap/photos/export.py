@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from dicap.errors import DataError, SettingsError, first_line
+from dicap.evaluation.answers import Answers
 from dicap.files.written import check_own, replacing_own
 from dicap.frozen.onnx_file import PACKAGES, probe, write_onnx
 from dicap.models import SavedModel
@@ -79,7 +80,7 @@ def description(model: SavedModel) -> dict[str, Any]:
         },
         "output": {"name": "scores", "shape": ["batch", len(model.classes)], "dtype": "float32", "range": [0, 1]},
         "classes": model.classes,
-        "decisions": model.decisions.to_dict(),
+        "decisions": decisions(Answers.of(model.evidence)),
         "model": {
             "method": model.settings.method,
             "backbone": model.settings.backbone,
@@ -88,6 +89,24 @@ def description(model: SavedModel) -> dict[str, Any]:
             "checksum": model.checksum,
         },
     }
+
+
+def decisions(answers: Answers) -> dict[str, Any]:
+    """Thresholds, the share of positives, and what a chance is read from, as plain JSON: the rule of `Answers.decide`."""
+    evidence, curve = answers.evidence, answers.curve
+    return {
+        "tau_pos": _short(evidence.tau_pos),
+        "tau_neg": _short(evidence.tau_neg),
+        "prior": _short(evidence.prior),
+        "curve": curve and {"logit": _short(curve.knots), "rate": _short(curve.rate), "entries": evidence.entries},
+        "note": evidence.note,
+        "f1_threshold": answers.f1_threshold(),
+    }
+
+
+def _short(values: np.ndarray) -> list[float | None]:
+    """Nine significant digits tell apart all confidences in single precision: a threshold just below 1 does not become 1."""
+    return [None if np.isnan(value) else float(f"{value:.9g}") for value in values]
 
 
 def _reader(path: Path) -> Any:

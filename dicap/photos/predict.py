@@ -15,6 +15,7 @@ from torch import Tensor
 from dicap.calibration.ranks import GROUP, MOST_GROUPS
 from dicap.data.loader import worker_count
 from dicap.errors import DataError, SettingsError, out_of_memory
+from dicap.evaluation.answers import Answers
 from dicap.files.written import check_own, replacing_own
 from dicap.frozen.features.accelerated import accelerated, engines, with_backbone
 from dicap.frozen.features.known import KnownFeatures
@@ -189,9 +190,9 @@ def _tables(
 
     Raises DataError at the end if none of the images can be read.
     """
-    parts, count = [], 0
+    parts, count, answers = [], 0, Answers.of(model.evidence)
     for names, scores in stream(model, photos, runtime, batch_size, outcome, workers, seen):
-        table = _rows(names, scores, model)
+        table = _rows(names, scores, model.classes, answers)
         parts.append(_by_image(table, len(model.classes)) if per_image else table)
         count += len(names)
         if count >= PART:
@@ -250,16 +251,15 @@ def score(model: SavedModel, images: Tensor, runtime: Runtime) -> np.ndarray:
     return np.concatenate([score(model, images[:half], runtime), score(model, images[half:], runtime)])
 
 
-def _rows(names: Sequence[str], scores: np.ndarray, model: SavedModel) -> pa.Table:
-    answer, chance = model.decisions.decide(scores)
-    n, classes = scores.shape
+def _rows(names: Sequence[str], scores: np.ndarray, classes: Sequence[str], answers: Answers) -> pa.Table:
+    answer, chance = answers.decide(scores)
     low = high = chance
-    if model.decisions.curve is not None:
-        chance, low, high = chance_interval(chance, model.decisions.entries, GROUP, MOST_GROUPS)
+    if answers.curve is not None:
+        chance, low, high = chance_interval(chance, answers.evidence.entries, GROUP, MOST_GROUPS)
     words = np.array([ANSWERS[-1], ANSWERS[0], ANSWERS[1]], dtype=object)[answer.ravel() + 1]
     columns = [
-        pa.array(np.repeat(np.array(names, dtype=object), classes), pa.string()),
-        pa.array(np.tile(np.array(model.classes, dtype=object), n), pa.string()),
+        pa.array(np.repeat(np.array(names, dtype=object), len(classes)), pa.string()),
+        pa.array(np.tile(np.array(classes, dtype=object), len(names)), pa.string()),
         pa.array(scores.ravel(), pa.float32()),
         pa.array(words, pa.string()),
         *(pa.array(values.ravel().astype(np.float32), pa.float32(), from_pandas=True) for values in (chance, low, high)),

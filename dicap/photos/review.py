@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from dicap.calibration.curve import curve_by_rank
+from dicap.calibration.ranks import curve_by_rank
 from dicap.data.loader import scoring_batches
 from dicap.data.store import Store
 from dicap.frozen import crossfit
@@ -128,5 +128,5 @@ def doubts(scores: np.ndarray, labels: np.ndarray, ranked: np.ndarray | None = N
 
 def chances(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """What the scores are worth, (n, C): the share of the known labels that bear a class at such a score."""
-    p = torch.from_numpy(np.clip(scores, LOWEST, 1 - LOWEST))
-    return curve_by_rank(p, torch.from_numpy(labels)).at(p).numpy()
+    p = np.clip(scores, LOWEST, 1 - LOWEST)
+    return curve_by_rank(p, labels).at(p)

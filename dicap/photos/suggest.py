@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from dicap.errors import DataError
+from dicap.evaluation.answers import Answers
 from dicap.frozen.neighbours import principal_components
 from dicap.machine.progress import progress
 from dicap.machine.runtime import Runtime
@@ -94,7 +95,7 @@ def suggest(
         rows = rows[permutation(0, "suggest", 0, len(rows), "random")[:count]]
     before = np.asarray(labelled if by == "spread" else (), int)
     scores, embeddings = look(model, inputs, np.concatenate([before, rows]), runtime)
-    present = model.decisions.present(scores[len(before) :])
+    present = Answers.of(model.evidence).present(scores[len(before) :])
     chosen = range(count) if by == "random" else [i - len(before) for i in spread(principal(embeddings), count, len(before))]
     return [Suggestion(int(rows[i]), present[i], np.flatnonzero(present[i] >= 0.5).tolist()) for i in chosen]
 

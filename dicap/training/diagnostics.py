@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dicap.calibration.curve import log_losses
-from dicap.calibration.rates import Rates, count_bins, curve_error, estimate_rates, pieces, pooled
+from dicap.calibration.rates import Rates, count_bins, curve_error, estimate_rates, log_losses, pieces, pooled
 from dicap.calibration.thresholds import PseudoLabels
 from dicap.methods.base import Refresh
 from dicap.metrics.ranking import mean_average_precision

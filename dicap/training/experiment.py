@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from dicap.data.format import is_partial
 from dicap.data.labels import read_labels
 from dicap.data.loader import Request
-from dicap.data.split import drawn_order, split_index
 from dicap.data.store import Store
 from dicap.errors import DataError, SettingsError
 from dicap.files.artifacts import ROLES, read_roles
@@ -127,6 +126,8 @@ class Experiment:
 
     def in_drawn_order(self, rows: np.ndarray) -> np.ndarray:
         """Places (n,) in `rows`, of images that are not for testing, in the order in which labels were drawn."""
+        from dicap.data.split import drawn_order, split_index  # the batches of an option need it, and no other stage but `split`
+
         ids, split, _, added = split_index(self.folder)
         order = drawn_order(ids, split, added, seed=self.settings.seed, by_id=self.settings.dataset == OWN)
         place = np.full(len(ids), -1)

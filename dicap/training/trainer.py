@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dicap.calibration.evidence import Evidence
 from dicap.errors import DataError, Stopped
 from dicap.files.artifacts import COST, HISTORY, write_history
 from dicap.files.atomic import replacing
@@ -24,8 +25,8 @@ from dicap.network import attach_backbone
 from dicap.randomness import torch_seed
 from dicap.training.batches import Batches
 from dicap.training.checkpoint.state import RunState, StopSignal
-from dicap.training.decisions import CurveSource, decisions_of
 from dicap.training.diagnostics import Diagnostics, map_of_scores
+from dicap.training.evidence import evidence_of
 from dicap.training.experiment import Experiment
 from dicap.training.optimisation import Optimisation
 from dicap.training.records import record
@@ -146,12 +147,16 @@ class Trainer:
         """The epochs that are left."""
         return range(self.checkpoint.epoch, self.phase.epochs)
 
-    def publish(self, source: CurveSource | None = None) -> None:
-        """model.safetensors is what the next stage starts from; its counterpart is beside it under its own name."""
+    def publish(self, evidence: Callable[[nn.Module], Evidence] | None = None) -> None:
+        """model.safetensors is what the next stage starts from; its counterpart is beside it under its own name.
+
+        `evidence`: of each network; None: `dicap.training.evidence.evidence_of`.
+        """
         at = self.checkpoint
         first = self.phase.publishes if self.phase.publishes in self.networks else "raw"
         names = {first: "model"} | {which: f"model_{which}" for which in self.networks if which != first}
-        decisions = {which: decisions_of(self.experiment, self.networks[which], self.stage, source) for which in names}
+        evidence = evidence or (lambda network: evidence_of(self.experiment, network, self.stage))
+        published = {which: evidence(self.networks[which]) for which in names}
         for network in self.networks.values():
             attach_backbone(network)
         folder = self.state.products
@@ -159,7 +164,7 @@ class Trainer:
         common = {"settings": self.settings, "classes": e.store.classes, "stage": self.stage, "split": e.split_mark}
         for which, name in names.items():
             place = folder / f"{name}.safetensors"
-            save_model(self.networks[which], place, which=which, decisions=decisions[which], **common)
+            save_model(self.networks[which], place, which=which, evidence=published[which], **common)
         write_history(at.history, folder / "history.csv", HISTORY)
         write_history(at.costs, self.state.cost, COST)
 

@@ -12,10 +12,11 @@ if TYPE_CHECKING:
 
 def show(settings: "Settings", store: "Store", model: Path, evaluated: Path, gallery: Path) -> Path:
     """Write the gallery of the test images from the predictions in a folder that `evaluate` wrote; its page."""
+    from dicap.evaluation.answers import Answers
     from dicap.photos.pages.gallery import write_gallery
     from dicap.photos.predict import open_model
 
     read, files = reader(settings, store)
-    decisions = open_model(model, "cpu")[0].decisions
+    answers = Answers.of(open_model(model, "cpu")[0].evidence)
     predictions = evaluated / "predictions.parquet"
-    return write_gallery(predictions, Path(), store.classes, decisions, gallery, files=files, read=read)
+    return write_gallery(predictions, Path(), store.classes, answers, gallery, files=files, read=read)

@@ -45,7 +45,7 @@ def command(
         saved, meant, out, batch_size=batch_size, device=device, workers=workers, per_image=per_image,
         known=known_features(),
     )  # fmt: skip
-    facts = {"images": outcome.images, "classes": len(saved.classes), "predictions": str(out), "decisions": saved.decisions.note}
+    facts = {"images": outcome.images, "classes": len(saved.classes), "predictions": str(out), "decisions": saved.evidence.note}
     if outcome.unreadable:
         facts["unreadable"] = len(outcome.unreadable)
         facts["listed in"] = str(out.with_name(f"{out.stem}.unreadable.csv"))
@@ -54,13 +54,14 @@ def command(
     names = f", keep_default_na=False{empty}" if kind == "csv" else ""  # a class may be called NA
     following = f"python -c \"import pandas as pd; print(pd.read_{kind}('{out}'{names}))\""
     if gallery is not None:
+        from dicap.evaluation.answers import Answers
         from dicap.photos.folder import photographs
         from dicap.photos.pages.gallery import write_gallery
 
         files = {one.name: one.source for one in photographs(meant) if isinstance(one.source, Path)}
         root = Path(images[0]) if len(images) == 1 and Path(images[0]).is_dir() else Path()
-        page = write_gallery(out, root, saved.classes, saved.decisions, gallery, workers, files)
+        page = write_gallery(out, root, saved.classes, Answers.of(saved.evidence), gallery, workers, files)
         facts["gallery"], following = str(page), opening(page)
-    for line in of_chance(saved.decisions.measured):
+    for line in of_chance(saved.evidence.measured):
         click.echo(f"Warning: {line}", err=True)
     finish("predict", facts, [following])

@@ -74,7 +74,7 @@ def command(
     listed = [(store.ids[found.row], "", ";".join(saved.classes[c] for c in found.likely)) for found in chosen]
     questions = [Question(str(store.ids[found.row]), found.chance, found.likely) for found in chosen]
     write_list(out / LIST, [("image", "labels", "model_says"), *listed])
-    pictures, measured = originals(settings, store, [found.row for found in chosen]), saved.decisions.curve is not None
+    pictures, measured = originals(settings, store, [found.row for found in chosen]), saved.evidence.measured is not None
     write_labelling_page(questions, pictures, saved.classes, out / PAGE, review=False, measured=measured)
     _finish(out, count, len(chosen), len(rows), [f"dicap-stage import-labels {out / LIST}", "dvc repro"])
 

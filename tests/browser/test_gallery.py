@@ -7,21 +7,20 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from dicap.calibration.curve import curve_of
-from dicap.calibration.decision import Decisions
-from dicap.calibration.ranks import log_odds
+from dicap.calibration.evidence import Evidence
+from dicap.calibration.ranks import Curve, log_odds
+from dicap.evaluation.answers import Answers
 from dicap.files.artifacts import write_predictions
 from dicap.photos import folder
 from dicap.photos.pages.gallery import LEVELS, chances_of_levels, levels_of, read_predictions, write_gallery
 
 CLASSES = ["<b>\"tag\" & 'co'</b>", "100 %", "猫 кошка قط"]
 FILES = ['we "are" <i>.png', "50%25 #1?.png", "dossier/été 猫.png", "a,b\nc.png", "&amp;.png", "it's.png"]
-CURVE = curve_of(np.array([-2.0, 0.0, 2.0]), np.array([0.1, 0.5, 0.8]), log_odds=True)
+CURVE = Curve(np.array([-2.0, 0.0, 2.0]), np.array([0.1, 0.5, 0.8]))
 
 
-def decisions(curve=CURVE):
-    low, high, prior = (np.full(len(CLASSES), value) for value in (0.3, 0.6, 0.2))
-    return Decisions(high, low, prior, curve, "")
+def stated(curve=CURVE):
+    return Answers(Evidence.none(np.full(len(CLASSES), 0.2), ""), curve)
 
 
 def predictions(path, images, scores, classes=CLASSES):
@@ -53,7 +52,7 @@ def gallery(tmp_path):
     scores = np.random.default_rng(3).random((len(FILES), len(CLASSES))).astype(np.float32)
     predictions(tmp_path / "p.parquet", FILES, scores)
     root = photographs(tmp_path / "photo's & co", FILES)
-    page = write_gallery(tmp_path / "p.parquet", root, CLASSES, decisions(), tmp_path / "gallery", workers=1)
+    page = write_gallery(tmp_path / "p.parquet", root, CLASSES, stated(), tmp_path / "gallery", workers=1)
     return page, scores
 
 
@@ -82,7 +81,7 @@ def test_filters_orders_and_names(reader, gallery, tmp_path):
     assert page.locator("#class option").all_text_contents()[0].startswith(CLASSES[0])
 
     page.fill("#search", "")
-    chances = np.round(decisions().present(scores)[:, 1], 4)
+    chances = np.round(stated().present(scores)[:, 1], 4)
     page.locator("#least").fill("45")
     reader.until(page, f"document.querySelectorAll('.tile').length === {(chances >= 0.45).sum()}")
     above = chances[chances >= 0.45]
@@ -130,7 +129,7 @@ def test_a_folder_elsewhere_holds_the_photographs_that_are_shown(reader, tmp_pat
     predictions(tmp_path / "p.parquet", names, np.full((len(names), len(CLASSES)), 0.9, np.float32))
     files = {one.name: Path(one.source) for one in found}
     page = reader.open(
-        write_gallery(tmp_path / "p.parquet", Path(), CLASSES, decisions(), tmp_path / "gallery", workers=1, files=files)
+        write_gallery(tmp_path / "p.parquet", Path(), CLASSES, stated(), tmp_path / "gallery", workers=1, files=files)
     )
     assert len(list((tmp_path / "gallery").rglob("*.jpg"))) == len(names) == 3
     page.keyboard.press("ArrowDown")
@@ -145,7 +144,7 @@ def test_twenty_thousand_photographs_make_a_window_of_tiles(reader, tmp_path, ac
     scores = np.random.default_rng(0).random((n, len(CLASSES))).astype(np.float32)
     predictions(tmp_path / "p.parquet", [f"{i:05d}.png" for i in range(n)], scores)
     photographs(tmp_path / "photos", [f"{i:05d}.png" for i in range(30)])  # the others were deleted meanwhile
-    path = write_gallery(tmp_path / "p.parquet", tmp_path / "photos", CLASSES, decisions(), tmp_path / "gallery", workers=1)
+    path = write_gallery(tmp_path / "p.parquet", tmp_path / "photos", CLASSES, stated(), tmp_path / "gallery", workers=1)
     page = reader.open(path)
     page.click(".filter.no")
     assert page.locator("#note").text_content().startswith(f"{CLASSES[0]}: 20,000 shown") or "20,000 shown" in page.inner_text(
@@ -175,7 +174,7 @@ def test_no_chance_is_rounded_to_a_certainty(reader, tmp_path):
     scores = [0.001, 0.004, 0.5, 0.9949, 0.995, 0.9951]
     predictions(tmp_path / "p.parquet", FILES, np.repeat(np.float32(scores)[:, None], len(CLASSES), axis=1))
     root = photographs(tmp_path / "photos", FILES)
-    page = reader.open(write_gallery(tmp_path / "p.parquet", root, CLASSES, decisions(None), tmp_path / "gallery", workers=1))
+    page = reader.open(write_gallery(tmp_path / "p.parquet", root, CLASSES, stated(None), tmp_path / "gallery", workers=1))
     page.keyboard.press("n")
     page.select_option("#sort", "unlikely")
     shown = [text[2:] for text in page.locator(".tile .mark").all_text_contents()]
@@ -189,7 +188,7 @@ def test_answers_are_told_right_from_wrong_by_the_truth(reader, tmp_path, access
     write_predictions(np.array(FILES), 0.5 + answers / 5, answers, labels, tmp_path / "p.parquet")
     page = reader.open(
         write_gallery(
-            tmp_path / "p.parquet", Path(), CLASSES, decisions(), tmp_path / "gallery",
+            tmp_path / "p.parquet", Path(), CLASSES, stated(), tmp_path / "gallery",
             read=lambda name: Image.new("RGB", (64, 48), (9 * FILES.index(name), 90, 120)),
         )
     )  # fmt: skip
@@ -209,7 +208,7 @@ def test_a_level_says_the_chance_and_keeps_the_order(curve):
     scores = np.array([0, 1e-5, 0.02, 0.3, 0.5, 0.98, 0.99, 1 - 1e-5, 1])
     levels = levels_of(scores)
     assert levels[0] == 0 and levels[-1] == LEVELS and (np.diff(levels.astype(int)) > 0).all()
-    chances = np.array(chances_of_levels(decisions(curve)))
+    chances = np.array(chances_of_levels(stated(curve)))
     expected = scores if curve is None else np.interp(log_odds(scores), curve.knots, curve.rate)
     assert np.abs(chances[levels] - expected).max() < 1e-3
 

@@ -11,9 +11,16 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from dicap.calibration import rates as calibration
-from dicap.calibration.curve import Curve
-from dicap.calibration.ranks import log_odds
-from dicap.calibration.rates import Rates, correctness_weight, count_bins, curve_error, estimate_rates, in_pieces, interpolated
+from dicap.calibration.rates import (
+    Rates,
+    between_knots,
+    correctness_weight,
+    count_bins,
+    curve_error,
+    estimate_rates,
+    in_pieces,
+    interpolated,
+)
 from dicap.calibration.thresholds import dual_thresholds, hard_labels
 from dicap.settings.schema import Calibration
 
@@ -151,19 +158,13 @@ def test_policies():
     st.lists(st.floats(0.01, 1), min_size=1, max_size=9),
     st.lists(st.floats(0, 1), min_size=9, max_size=9),
     probabilities,
-    st.booleans(),
 )
-def test_a_curve_between_knots_is_numpys(steps, values, p, over_log_odds):
+def test_rates_between_knots_are_numpys(steps, values, p):
     knots = np.cumsum(steps) / sum(steps)  # they need not reach 0 and 1: beyond the ends the end's rate holds
-    at, x = np.array(values[: len(knots)]), p
-    if over_log_odds:
-        knots, x = 8 * knots - 5, log_odds(p)
-    found = Curve(torch.from_numpy(knots), torch.from_numpy(at), over_log_odds).at(torch.from_numpy(p))
-    np.testing.assert_allclose(found.numpy(), np.interp(x, knots, at), atol=1e-9)
-    rows = np.stack([np.roll(at, c) for c in range(p.shape[1])])
-    each = Curve(torch.from_numpy(knots), torch.from_numpy(rows), over_log_odds).at(torch.from_numpy(p))
+    rows = np.stack([np.roll(values[: len(knots)], c) for c in range(p.shape[1])])
+    found = between_knots(*map(torch.from_numpy, (p, knots, rows)))
     for c in range(p.shape[1]):
-        np.testing.assert_allclose(each[:, c].numpy(), np.interp(x[:, c], knots, rows[c]), atol=1e-9)
+        np.testing.assert_allclose(found[:, c].numpy(), np.interp(p[:, c], knots, rows[c]), atol=1e-9)
 
 
 @pytest.mark.parametrize("anchor", ANCHORS)

@@ -1,7 +1,5 @@
 """How many images show a class: two ways to one number, what must not matter, and how often the interval holds."""
 
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -109,10 +107,3 @@ def test_intervals_hold_and_are_narrower_than_by_labels_alone():
         alone.append(by_labels.high - by_labels.low)
     assert np.mean(held) >= 0.93 and np.mean(widths) < 0.9 * np.mean(alone)
     assert (np.mean(alarms, 0) <= 0.09).all(), "of like photographs one folder in twenty is said to differ, however few they are"
-
-
-def test_a_model_carries_the_moments():
-    y, f, *_ = made_up(0)
-    labelled = Labelled.of(f, y)
-    again = Labelled.from_list(json.loads(json.dumps(labelled.to_list())))
-    assert np.allclose(np.array(again), np.array(labelled))

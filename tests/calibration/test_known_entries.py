@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score
 
-from dicap.calibration.curve import curve_by_rank, log_loss
-from dicap.calibration.rates import count_bins
+from dicap.calibration.ranks import curve_by_rank
+from dicap.calibration.rates import count_bins, log_losses
 from dicap.calibration.thresholds import dual_thresholds
 from dicap.frozen.folds import assign_folds
 from dicap.frozen.logistic import class_shares, rates_of_classes
@@ -22,7 +22,7 @@ from dicap.methods.base import reduced
 from dicap.metrics.operating_point import best_threshold, of_answers
 from dicap.metrics.ranking import average_precision, can_be_tested, leave_one_out, map_interval, mean_average_precision
 from dicap.photos import review
-from dicap.training.decisions import prior_of
+from dicap.training.evidence import prior_of
 
 IMAGES, CLASSES = 40, 4
 
@@ -138,8 +138,8 @@ EVERYTHING = {
     "class_score": lambda p, y, u: torch.from_numpy(
         rates_of_classes(p.numpy(), y.numpy(), u.numpy(), class_shares(y.numpy()))[1]
     ),
-    "groups": lambda p, y, u: torch.stack(curve_by_rank(p, y)[:2]),
-    "log loss": lambda p, y, u: torch.tensor(log_loss(p, y)),
+    "groups": lambda p, y, u: torch.from_numpy(np.stack(curve_by_rank(p.numpy(), y.numpy()))),
+    "log loss": lambda p, y, u: log_losses(p, y).mean(),
     "precision": lambda p, y, u: torch.from_numpy(average_precision(p.numpy(), y.numpy())),
     "interval": lambda p, y, u: torch.tensor(map_interval(p.numpy(), y.numpy())),
     "answers": lambda p, y, u: answers(p.numpy(), y.numpy()),

@@ -12,8 +12,9 @@ import tiny
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
+from dicap.calibration.evidence import Evidence
 from dicap.errors import DataError, SettingsError
 from dicap.files.artifacts import read_roles, write_split
 from dicap.models import SCHEMA, check_same_problem, checksum, load_model, read_metadata, save_model
@@ -50,6 +51,24 @@ def test_every_tensor_returns_with_its_bits(tiny_experiment, tmp_path, changes):
     assert all(torch.equal(state[name], tensor) for name, tensor in network.state_dict().items())
 
 
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 999), images=st.integers(0, 5), at_rank=st.booleans(), note=st.text(max_size=9))
+def test_evidence_returns_with_its_bits(tiny_set, trained, tmp_path_factory, seed, images, at_rank, note):
+    rng, experiment = np.random.default_rng(seed), tiny.open_experiment(tiny_set, trained / "split.parquet")
+    p = rng.random((images, 3)).astype(np.float32)
+    prior, y = np.array([0.1, np.nan, np.nextafter(1, 0)]), rng.integers(-1, 2, (images, 3), np.int8)
+    evidence = Evidence(*rng.random((2, 3)), prior, note, p, y, p**2 if at_rank else None)
+    path, facts = tmp_path_factory.mktemp("evidence") / "x", {"classes": CLASSES, "stage": "t", "which": "raw"}
+    save_model(initial_network(experiment), path, settings=experiment.settings, evidence=evidence, **facts)
+    again = load_model(path).evidence
+    for name, value in vars(evidence).items():
+        found = getattr(again, name)
+        if isinstance(value, np.ndarray):
+            assert found.dtype == value.dtype and found.tobytes() == value.tobytes(), name
+        else:
+            assert found == value, name
+
+
 def test_equal_models_are_equal_bytes_in_every_process(tiny_set, trained, tmp_path):
     script = (
         "import sys, pathlib, torch; sys.path.insert(0, 'tests'); import tiny\n"
@@ -73,11 +92,12 @@ def test_others_may_read_a_model(model, tiny_experiment, tmp_path):
     assert (tmp_path / "x").stat().st_mode == (tmp_path / "y").stat().st_mode
 
 
-def rewritten(**changes):
-    """The model again with entries of its metadata changed."""
+def rewritten(*, evidence=True, **changes):
+    """The model again with other weights and entries of its metadata changed."""
 
     def rewrite(path):
-        tensors = {"x": torch.zeros(2)}
+        kept = {key: value for key, value in load_file(path).items() if evidence and key.startswith("evidence.")}
+        tensors = {"x": torch.zeros(2), **kept}
         metadata = {key: value for key, value in (read_metadata(path) | changes).items() if key != "checksum"}
         metadata["checksum"] = checksum(metadata, tensors)
         save_file(tensors, path, metadata={"dicap": json.dumps(metadata)})
@@ -93,10 +113,11 @@ FAULTS = {
     "a pickle": (lambda path: path.write_bytes(pickle.dumps({"x": 1})), "damaged"),
     "of another project": (lambda path: save_file({"x": torch.zeros(2)}, path), "not a model of this project"),
     "with metadata that is no mapping": (lambda path: save_file({}, path, metadata={"dicap": "[1]"}), "schema None"),
-    "of an older schema": (rewritten(schema=SCHEMA - 1), f"this version reads {SCHEMA}"),
+    "of 0.1.0": (rewritten(schema=5), f"schema 5, this version reads {SCHEMA}; train it again"),
     "of a newer schema": (rewritten(schema=SCHEMA + 1), "of a newer version"),
     "of other settings": (rewritten(settings={"ratio": 1}), "another version"),
     "of another network": (rewritten(), "do not fit"),
+    "without its evidence": (rewritten(evidence=False), "evidence is not readable"),
 }
 
 

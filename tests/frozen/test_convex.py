@@ -11,7 +11,6 @@ from sklearn.linear_model import LogisticRegression
 from training.test_resume import run_all
 
 from dicap import sklearn
-from dicap.calibration.curve import curve_by_rank
 from dicap.calibration.rates import count_bins, estimate_rates
 from dicap.evaluation.evaluate import evaluate
 from dicap.files.artifacts import epoch_file, read_pseudo_labels
@@ -38,13 +37,13 @@ ALIKE = {"atol": 2e-3}  # a solution is within its tolerance of the optimum, and
 def solved(monkeypatch):
     """The problem and the heads of the main stage that was run last."""
     seen = {}
-    curve_out_of_fold = recommended.curve_out_of_fold
+    evidence_out_of_fold = recommended.evidence_out_of_fold
 
     def remember(problem, heads):
-        seen["problem"], seen["heads"], seen["counted"] = problem, heads, curve_out_of_fold(problem, heads)
+        seen["problem"], seen["heads"], seen["counted"] = problem, heads, evidence_out_of_fold(problem, heads)
         return seen["counted"]
 
-    monkeypatch.setattr(recommended, "curve_out_of_fold", remember)
+    monkeypatch.setattr(recommended, "evidence_out_of_fold", remember)
     return seen
 
 
@@ -174,10 +173,8 @@ def test_the_chance_is_counted_on_scores_of_heads_that_never_saw_the_image(froze
     problem, w, b = solved["problem"], solved["heads"].w, solved["heads"].b
     p = np.array([expit(w[k] @ problem.rows[row] + b[k]) for row, k in zip(problem.labelled, problem.fold, strict=True)])
     y = tiny.hidden_labels(experiment, problem.labelled)
-    published = load_model(place / "train" / "model.safetensors").decisions.curve
-    expected = curve_by_rank(torch.from_numpy(p), torch.from_numpy(y))
-    assert torch.allclose(published.rate, expected.rate, atol=1e-4)
-    assert torch.allclose(published.knots, expected.knots, atol=1e-3)
+    published = load_model(place / "train" / "model.safetensors").evidence
+    assert np.allclose(published.p, p, atol=1e-4) and (published.y == y).all()
     seen = expit(problem.rows[problem.labelled] @ w[-1].T + b[-1])
     assert ((seen - y) ** 2).mean() < ((p - y) ** 2).mean(), "scores of images that were trained on look better"
 
@@ -188,4 +185,4 @@ def test_every_method_whose_labels_a_head_can_be_solved_on(frozen_experiment, tm
     stages = ("warmup",) if method == "asl" else ("warmup", "train")
     place = run_all(experiment, tmp_path, stages)
     model = load_model(place / stages[-1] / "model.safetensors")
-    assert model.decisions.curve is None and "trains on all labelled images" in model.decisions.note
+    assert model.evidence.measured is None and "trains on all labelled images" in model.evidence.note

@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from dicap.calibration.decision import reliability
 from dicap.metrics.operating_point import (
     at_threshold,
     best_threshold,
     chance_interval,
     digits,
     of_answers,
+    reliability,
     wilson,
     with_intervals,
 )
@@ -104,3 +104,18 @@ def test_answers_no_better_than_chance_are_told():
     found = results([[1, 1], [1, 1]], [[1, 0], [0, 0]], f1_best=0.1)
     said = of_results(found, 500, 100, [50, 50])
     assert any("no more often than by chance" in line for line in said) and any("always saying yes" in line for line in said)
+
+
+def test_reliability_against_a_loop():
+    rng = np.random.default_rng(2)
+    chance = np.r_[rng.random(300), 1.0, np.nan].reshape(151, 2)
+    right = rng.random(chance.shape) < 0.7
+    entries = [(i, c) for i in range(151) for c in range(2) if not np.isnan(chance[i, c])]
+    rows = reliability(chance, right)
+    assert sum(row["n"] for row in rows) == 301 and len(rows) == 10
+    for row in rows:
+        inside = [at for at in entries if row["left"] <= chance[at] < row["right"] or (chance[at] == 1 and row["right"] == 1)]
+        assert row["n"] == len(inside) and row["images"] == len({i for i, _ in inside})
+        assert row["chance"] == pytest.approx(np.mean([chance[at] for at in inside]))
+        assert row["share"] == pytest.approx(np.mean([right[at] for at in inside]))
+    assert reliability(np.full((3, 1), np.nan), np.ones((3, 1))) == []

@@ -12,6 +12,7 @@ import torch
 import dicap
 from dicap.data.sources.files import list_images
 from dicap.errors import DataError, SettingsError
+from dicap.evaluation.answers import Answers
 from dicap.photos import predict as module
 from dicap.photos.predict import predict, predict_to_file
 
@@ -66,9 +67,9 @@ def test_a_row_holds_the_decision_and_its_chance(model, photos):
     assert (decided["chance_low"] <= decided["chance"]).all() and (decided["chance"] <= decided["chance_high"]).all()
     assert decided["chance_low"].min() >= 0 and decided["chance_high"].max() <= 1
     assert (decided["chance_high"] - decided["chance_low"] > 0.05).all()  # few labelled images stand behind it
-    present = model.decisions.present(frame["probability"].to_numpy())
+    present = Answers.of(model.evidence).present(frame["probability"].to_numpy())
     assert (frame.loc[~unsure, "chance"] >= 0.5).all()
-    taus = dict(zip(model.classes, zip(model.decisions.tau_neg, model.decisions.tau_pos, strict=True), strict=True))
+    taus = dict(zip(model.classes, zip(model.evidence.tau_neg, model.evidence.tau_pos, strict=True), strict=True))
     for row in frame.itertuples():
         low, high = taus[row[2]]
         answer = "yes" if row.probability > high else "no" if row.probability < low else "unsure"

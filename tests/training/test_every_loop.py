@@ -16,6 +16,7 @@ from safetensors.numpy import load_file
 from dicap.data.loader import scoring_batches
 from dicap.data.store import Store
 from dicap.errors import SettingsError, Stopped
+from dicap.evaluation.answers import Answers
 from dicap.evaluation.evaluate import evaluate
 from dicap.files.artifacts import epoch_file, read_pseudo_labels
 from dicap.frozen.features.bank import FeatureBank
@@ -255,7 +256,7 @@ def test_a_chance_is_counted_on_known_entries(raw_photos, tmp_path, name):
     source, experiment = tiny.run_stages(stages, tmp_path), stages[-1][1]
     roles, s = experiment.roles, experiment.settings
     y = experiment.labels.of(roles.est if not s.recommends else roles.labelled)
-    assert load_model(source).decisions.entries == (y >= 0).sum() < y.numel()
+    assert load_model(source).evidence.entries == (y >= 0).sum() < y.numel()
 
 
 @pytest.fixture(scope="module")
@@ -279,9 +280,9 @@ def test_where_labels_are_noise_no_stage_states_that_it_knows(noise_set, tmp_pat
     for stage, experiment in opened(*noise_set, tmp_path, tiny.FROZEN | loop | by_heart):
         source = tiny.run_stage(experiment, stage, source, tmp_path) / "model.safetensors"
         result = evaluate(experiment, source, tmp_path / f"{stage}-scores")
-        decisions = load_model(source).decisions
-        if decisions.curve is not None:
-            assert decisions.curve.rate.min() > 0.1 and decisions.curve.rate.max() < 0.9, stage
+        curve = Answers.of(load_model(source).evidence).curve
+        if curve is not None:
+            assert curve.rate.min() > 0.1 and curve.rate.max() < 0.9, stage
         if result["threshold_best"] is not None:  # nothing is better than to say yes to nearly everything
             scores = pd.read_parquet(tmp_path / f"{stage}-scores" / "predictions.parquet")["score"]
             assert (np.stack(scores.tolist()) >= result["threshold_best"]).mean() > 0.6, stage

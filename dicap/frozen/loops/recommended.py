@@ -2,20 +2,21 @@
 
 Linear probing, then fine-tuning (Kumar et al., ICLR 2022): K networks for cross-fitting are too dear, K heads on the frozen
 backbone are not. So the frozen backbone's main stage is solved first, and no label is withheld. Its labels, weights and head are
-what the whole network goes on from, by gradient steps on views of the images. The curve that a published model carries was
-counted out of fold on the frozen features and is carried over on the unlabelled images.
+what the whole network goes on from, by gradient steps on views of the images. Its evidence are the scores out of fold on the
+frozen features, carried over on unlabelled images.
 """
 
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from dicap.calibration.curve import Curve, curve_of
+from dicap.calibration.evidence import Evidence
 from dicap.calibration.quota import quota_of
-from dicap.calibration.rates import Rates, bin_index, count_bins, pieces
+from dicap.calibration.rates import Rates, between_knots, bin_index, count_bins, pieces
 from dicap.calibration.thresholds import PseudoLabels
 from dicap.frozen import recommended
 from dicap.frozen.crossfit import scores_out_of_fold, solve_teachers
@@ -25,13 +26,13 @@ from dicap.frozen.solver import Solution
 from dicap.methods.base import Method, Refresh
 from dicap.methods.rules import thresholds_of
 from dicap.network import attach_backbone
-from dicap.training.decisions import CurveSource, some_of
+from dicap.training.evidence import carried_over, prior_of, published_thresholds
 from dicap.training.experiment import Experiment
 from dicap.training.loops.main import learn
 from dicap.training.records import record_first
 from dicap.training.trainer import Trainer
 
-MOST_CARRIED = 512  # images on which the curve is carried over: each is scored by the whole network
+MOST_CARRIED = 512  # images by whose ranks scores are carried over: each is scored by the whole network
 
 
 class Recommended(Method):
@@ -52,7 +53,8 @@ def train(run: Trainer, network: nn.Module) -> None:
         run.checkpoint.row["loss"] = students.set_heads(fit.heads)
         run.end_epoch()
     assert students.heads is not None
-    run.publish(curve_out_of_fold(problem, students.heads))
+    evidence = evidence_out_of_fold(problem, students.heads)
+    run.publish(lambda _: evidence)
 
 
 def train_whole(run: Trainer, network: nn.Module) -> None:
@@ -63,16 +65,15 @@ def train_whole(run: Trainer, network: nn.Module) -> None:
     fit = fit_problem(problem, loss_weight)
     record_choice(run, loss_weight, fit.choice)
     Students(network).set_heads(fit.heads)
-    rows = some_of(phase.unlabelled, MOST_CARRIED, experiment.settings.seed, "train")
-    scores = on_bank.predict(on_bank.place(network), rows).cpu()
-    before = curve_out_of_fold(problem, fit.heads).carried_over(rows, scores, "on the frozen backbone")
+    evidence, head = evidence_out_of_fold(problem, fit.heads), on_bank.place(network)
+    onto = carried_over(evidence, on_bank, head, stage="train", where="on the frozen backbone", most=MOST_CARRIED)
     attach_backbone(network)
     network.grid = None  # type: ignore[assignment]  # the whole network learns from whole maps
 
     given, refresh = run.settings.linear.pseudo_weight, refresh_of(problem, fit.labels)
     weight = given if given != "auto" else PART * fit.choice.share if fit.choice else PART
     learn(run, network, phase, lambda _: refresh, pseudo_weight=weight)
-    run.publish(before)
+    run.publish(lambda whole: onto(experiment, whole))
 
 
 def first_refresh(experiment: Experiment, network: nn.Module, folder: Path, source: Path | None = None) -> dict[str, float]:
@@ -116,28 +117,30 @@ def recorded_rates(knots: NDArray, rates: NDArray, p: Tensor, y: Tensor, p_unlab
         p, y: (N, C) confidences and labels that the curves were learnt on, y below 0 where unknown.
         p_unlabelled: (N_u, C) confidences of the unlabelled images.
     """
-    curve = curve_of(knots, rates)
+    at, rate = torch.from_numpy(knots), torch.from_numpy(rates)
     n_pos, n_neg = count_bins(p, y, bins, per_class=True)
-    return Rates(n_pos, n_neg, _mean_of_bins(curve, p_unlabelled, bins), knots=curve.knots, at_knots=curve.rate)
+    return Rates(n_pos, n_neg, _mean_of_bins(at, rate, p_unlabelled, bins), knots=at, at_knots=rate)
 
 
-def _mean_of_bins(curve: Curve, p: Tensor, bins: int) -> Tensor:
+def _mean_of_bins(knots: Tensor, rates: Tensor, p: Tensor, bins: int) -> Tensor:
     """Mean rate of the entries of each class and bin, (C, K) float64; of a bin without entries, the rate at its centre."""
     centres = ((torch.arange(bins, device=p.device, dtype=torch.float64) + 0.5) / bins).unsqueeze(1)  # (K, 1)
-    centre = curve.at(centres.expand(-1, p.shape[1])).T.contiguous()  # (C, K)
+    centre = between_knots(centres.expand(-1, p.shape[1]), knots, rates).T.contiguous()  # (C, K)
     table = torch.arange(p.shape[1], device=p.device) * bins  # where each class's bins begin
     total = torch.zeros(centre.numel(), dtype=torch.float64, device=p.device)
     entries = torch.zeros(centre.numel(), dtype=torch.int64, device=p.device)
     for some in pieces(p):
         index = (bin_index(p[some], bins) + table).reshape(-1)
-        total.index_add_(0, index, curve.at(p[some]).reshape(-1))
+        total.index_add_(0, index, between_knots(p[some], knots, rates).reshape(-1))
         entries += torch.bincount(index, minlength=len(total))
     total, entries = total.reshape(centre.shape), entries.reshape(centre.shape)
     return torch.where(entries > 0, total / entries.clamp_min(1), centre)
 
 
-def curve_out_of_fold(problem: Problem, heads: Solution) -> CurveSource:
-    """What the fold students' scores of their own folds say of a confidence."""
-    p, ranked = scores_out_of_fold(heads, problem.all_rows, problem.fold)
-    thresholds = thresholds_of(quota_of(p, problem.y))
-    return CurveSource.out_of_fold(torch.from_numpy(p), torch.from_numpy(problem.y), thresholds, torch.from_numpy(ranked))
+def evidence_out_of_fold(problem: Problem, heads: Solution) -> Evidence:
+    """All labelled images, each scored by the student of its fold; thresholds by the quota among these scores."""
+    p, at_rank = scores_out_of_fold(heads, problem.all_rows, problem.fold)
+    y = problem.y.astype(np.int8)
+    tau_pos, tau_neg = published_thresholds(thresholds_of(quota_of(p, y)))
+    note = f"counted on {len(y)} labelled images, each scored by a head that never saw it"
+    return Evidence(tau_pos, tau_neg, prior_of(y), note, p.astype(np.float32), y, at_rank.astype(np.float32))

@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 from markupsafe import Markup
 from PIL import Image
 
-from dicap.calibration.decision import Decisions
 from dicap.calibration.ranks import log_odds
 from dicap.data.loader import worker_count
 from dicap.data.sources.base import Rejected, read_rgb
+from dicap.evaluation.answers import Answers
 from dicap.files.tables import matrix, read_parquet
 from dicap.files.written import replacing_own_folder
 from dicap.machine.progress import progress
@@ -35,7 +35,7 @@ def write_gallery(
     predictions: Path,
     root: Path,
     classes: Sequence[str],
-    decisions: Decisions,
+    answers: Answers,
     out: Path,
     workers: int | None = None,
     files: Mapping[str, Path] | None = None,
@@ -48,7 +48,7 @@ def write_gallery(
     Args:
         predictions: as `predict_to_file` writes them (.parquet, .csv), or as `evaluate` does, whose truth the page shows too.
         root: the folder that the predictions' image paths are relative to.
-        decisions: of the model, for the measured chance that a class is present; its scores stand in where there is no curve.
+        answers: of the model, for the measured chance that a class is present; its scores stand in where there is no curve.
         out: absent, empty or as an earlier call left it; replaced as a whole, or left as it was if anything fails.
         workers: threads that make thumbnails; None: chosen.
         files: where images lie whose names do not say it, as those of a list in another folder.
@@ -76,8 +76,8 @@ def write_gallery(
                 [int((decided[:, c] == CODES[name]).sum()) for name in ("yes", "unsure", "no")] for c in range(len(classes))
             ],
             "levels": LEVELS,
-            "chances": chances_of_levels(decisions),
-            "measured": decisions.curve is not None,
+            "chances": chances_of_levels(answers),
+            "measured": answers.curve is not None,
             "folder_of": FOLDER_OF,
             "root": Path(os.path.relpath(root.resolve(), out.resolve())).as_posix(),
             "files": places,
@@ -96,7 +96,7 @@ def write_gallery(
             count=len(images),
             has_truth=labels is not None,
             chance="measured chance that the class is present"
-            if decisions.curve is not None
+            if answers.curve is not None
             else "network's confidence (no chance was measured)",
             facts=data_block(facts, "facts"),
             names=data_block(images, "names"),
@@ -112,12 +112,11 @@ def levels_of(scores: np.ndarray) -> np.ndarray:
     return np.round((log_odds(scores) / top + 1) / 2 * LEVELS).astype("<u2")
 
 
-def chances_of_levels(decisions: Decisions) -> list[float]:
+def chances_of_levels(answers: Answers) -> list[float]:
     """The chance that a class is present at each level, to four digits; without a curve the score itself."""
-    assert decisions.curve is None or decisions.curve.rate.ndim == 1, "a published model carries one curve for all classes"
     top = float(log_odds(np.ones(1))[0])
     scores = 1 / (1 + np.exp(-top * (2 * np.arange(LEVELS + 1) / LEVELS - 1)))
-    return np.round(decisions.present(scores[:, None])[:, 0], 4).tolist()
+    return np.round(answers.present(scores[:, None])[:, 0], 4).tolist()
 
 
 def read_predictions(path: Path, classes: int) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray | None]:

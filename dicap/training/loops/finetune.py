@@ -4,26 +4,27 @@ from torch import nn
 
 from dicap.methods.base import NO_ROWS, Phase
 from dicap.training.batches import FinetuneBatches
-from dicap.training.decisions import CurveSource
+from dicap.training.evidence import carried_over, on_est, with_thresholds
 from dicap.training.plan import labelled_plan
 from dicap.training.trainer import Trainer
 
 
 def finetune(run: Trainer, network: nn.Module) -> None:
     """L_ft on D_est, for the head alone (Equation (13))."""
-    method, s, rows = run.method, run.settings.finetune, run.experiment.roles.est
+    experiment, method, s, rows = run.experiment, run.method, run.settings.finetune, run.experiment.roles.est
     phase = Phase(rows, NO_ROWS, s.batch_size, 0, s.epochs, lr=s.lr, publishes=run.settings.weights)
     for name, parameter in network.named_parameters():
         parameter.requires_grad_(name.startswith("head."))
-    before = CurveSource.before_finetuning(run.experiment, network.to(run.experiment.runtime.device))
+    network.to(experiment.runtime.device)
+    onto = carried_over(on_est(experiment, network), experiment, network, stage="finetune", where="before fine-tuning")
 
     steps = len(labelled_plan(len(rows), 0, s.batch_size, seed=run.settings.seed, stage="finetune", epoch=0))
     run.begin(network, phase, steps=steps, eval_every=s.epochs, ema_decay=s.ema_decay)
 
     for epoch in run.epochs:
         plan = labelled_plan(len(rows), 0, s.batch_size, seed=run.settings.seed, stage="finetune", epoch=epoch)
-        for batch in run.batches(FinetuneBatches(run.experiment, phase, plan, epoch)):
-            if not run.experiment.frozen:  # else the inputs are its features
+        for batch in run.batches(FinetuneBatches(experiment, phase, plan, epoch)):
+            if not experiment.frozen:  # else the inputs are its features
                 network.backbone.eval()  # type: ignore[union-attr]  # BatchNorm of the frozen part stays as it is
             with run.autocast():
                 logits, _ = network(batch.views["strong"])
@@ -32,4 +33,4 @@ def finetune(run: Trainer, network: nn.Module) -> None:
             run.end_step()
 
         run.end_epoch()
-    run.publish(before)
+    run.publish(lambda tuned: with_thresholds(onto(experiment, tuned), experiment, tuned))

@@ -1,0 +1,106 @@
+"""The evidence of a stage's networks, which is published beside their weights."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+
+from dicap.calibration.evidence import Evidence
+from dicap.calibration.thresholds import Thresholds
+from dicap.methods.base import Calibrates
+from dicap.randomness import permutation
+from dicap.settings.methods import METHODS
+from dicap.training.experiment import Experiment
+
+MOST_CARRIED = 4096  # images by whose ranks scores are carried over to a fine-tuned network: more would not move them
+SCALED = ("p", "at_rank", "tau_pos", "tau_neg")  # what is in scores of the network
+
+
+def evidence_of(experiment: Experiment, network: nn.Module, stage: str) -> Evidence:
+    """The evidence of a network at the end of a stage.
+
+    A method that keeps D_est from training is asked on D_est. The others have nothing to be asked on and decide at 0.5. So does
+    a warm-up model: the thresholds belong to the main stage, and another rule must not train the warm-up again.
+    """
+    if isinstance(experiment.method, Calibrates):
+        evidence = on_est(experiment, network)
+        return evidence if stage == "warmup" else with_thresholds(evidence, experiment, network)
+    why = f"{METHODS[experiment.settings.method].title} trains on all labelled images"
+    if experiment.settings.recommends:
+        why = "the warm-up trains on all labelled images, the main stage measures"
+    return Evidence.none(prior_of(_labels(experiment, experiment.roles.labelled)), f"no curve: {why}; decisions at 0.5")
+
+
+def on_est(experiment: Experiment, network: nn.Module) -> Evidence:
+    """Scores and labels of D_est, with thresholds of 0.5."""
+    est, prior = experiment.roles.est, prior_of(_labels(experiment, experiment.roles.labelled))
+    note = f"counted on {len(est)} labelled images kept from training"
+    return Evidence.of_scores(prior, note, _scores(experiment, network, est), _labels(experiment, est))
+
+
+def with_thresholds(evidence: Evidence, experiment: Experiment, network: nn.Module) -> Evidence:
+    """The evidence with the method's own thresholds, from scores of D_sup by this network."""
+    method, sup = experiment.method, experiment.roles.sup
+    assert isinstance(method, Calibrates)
+    y = experiment.labels.of(sup).to(experiment.runtime.device)
+    tau_pos, tau_neg = published_thresholds(method.thresholds(experiment.predict(network, sup), y))
+    return replace(evidence, tau_pos=tau_pos, tau_neg=tau_neg)
+
+
+def published_thresholds(thresholds: Thresholds) -> tuple[NDArray, NDArray]:
+    """tau_pos and tau_neg, (C,) each; a class that is left out is never decided: 1 and 0."""
+    tau_pos, tau_neg, active = (part.cpu().numpy() for part in (thresholds.tau_pos, thresholds.tau_neg, thresholds.active))
+    return np.where(active, tau_pos, 1.0), np.where(active, tau_neg, 0.0)
+
+
+def prior_of(y: NDArray) -> NDArray:
+    """(C,) share of positives of each class among the known entries of labels (n, C); 0 where none is known."""
+    return (y > 0).sum(0) / np.maximum((y >= 0).sum(0), 1)
+
+
+def carried_over(
+    evidence: Evidence, experiment: Experiment, network: nn.Module, *, stage: str, where: str, most: int = MOST_CARRIED
+) -> Callable[[Experiment, nn.Module], Evidence]:
+    """The evidence of `network`, as a function of the network that is trained on from it.
+
+    The new network may have learnt the labels, so its own scores of these images would look right too often. Images without
+    labels tell how its scores relate to the old ones: what had a rank among them gets the new score of equal rank.
+
+    Args:
+        stage: seeds the draw of `most` unlabelled images at most; where: the evidence stands, for its note.
+    """
+    rows = experiment.roles.unlabeled
+    if len(rows) > most:
+        rows = np.sort(rows[permutation(experiment.settings.seed, stage, 0, len(rows), "carried")[:most]])
+    before = _scores(experiment, network, rows)
+    over = f", and carried over on {len(rows)} unlabelled images" if len(rows) else ""
+    evidence = replace(evidence, note=f"{evidence.note}, {where}{over}")
+
+    def onto(experiment: Experiment, network: nn.Module) -> Evidence:
+        if not len(rows):
+            return evidence
+        after, arrays = _scores(experiment, network, rows), {name: getattr(evidence, name) for name in SCALED}
+        return replace(evidence, **{name: at_equal_rank(x, before, after) for name, x in arrays.items() if x is not None})
+
+    return onto
+
+
+def at_equal_rank(x: NDArray, before: NDArray, after: NDArray) -> NDArray:
+    """Scores (C,) or (n, C) among the scores `before` (m, C), at the score of equal rank in their class among `after` (m, C).
+
+    Between two ranks it is linear; beyond the outermost scores a score stays beyond: 0 stays 0, and 1 stays 1. Of x's type.
+    """
+    ends = np.array([0.0, 1.0])[:, None].repeat(x.shape[-1], 1)
+    old, new = (np.sort(np.concatenate([part, ends]).astype(np.float64), axis=0) for part in (before, after))
+    moved = np.stack([np.interp(x[..., c], old[:, c], new[:, c]) for c in range(x.shape[-1])], axis=-1)
+    return np.where((x > 0) & (x < 1), moved, x).astype(x.dtype)
+
+
+def _scores(experiment: Experiment, network: nn.Module, rows: NDArray) -> NDArray:
+    return experiment.predict(network, rows).cpu().numpy()
+
+
+def _labels(experiment: Experiment, rows: NDArray) -> NDArray:
+    return experiment.labels.of(rows).numpy()

@@ -74,7 +74,6 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         "pseudo_weight": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
         "neighbours": [Interval(Integral, 0, None, closed="left")],
         "folds": [Interval(Integral, 2, None, closed="left")],
-        "power": [Interval(Real, 0, None, closed="neither")],
         "random_state": ["random_state"],
     }
 
@@ -86,7 +85,6 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         pseudo_weight: float | Literal["auto"] = "auto",
         neighbours: int = 10,
         folds: int = 5,
-        power: float = 2.0,
         random_state: Any = None,
     ) -> None:
         self.C = C
@@ -94,17 +92,14 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         self.pseudo_weight: float | Literal["auto"] = pseudo_weight
         self.neighbours = neighbours
         self.folds = folds
-        self.power = power
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, views: Any = None, groups: Any = None) -> "DiCaPClassifier":
+    def fit(self, X: Any, y: Any, groups: Any = None) -> "DiCaPClassifier":
         """Learn from labelled and unlabelled samples.
 
         Args:
             X: (n, D) finite features.
             y: (n, C) of 1, 0, and -1 or NaN for unknown; what is masked is unknown too.
-            views: (n, D) features of the samples looked at otherwise, as a network sees changed photographs; rows of NaN where
-                there are none, and some hundreds are enough. Neighbours are looked for where such views are near each other.
             groups: (n,) what samples have in common (a patient, a scene, an original and its copies): those of one group are
                 in one fold, so that the chance is measured on samples of which none like them was learnt from.
 
@@ -134,20 +129,10 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         self.class_names_ = np.arange(labels.shape[1]) if names is None else np.asarray(names)
         self.n_labelled_ = int(labelled.sum())
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        if (columns := getattr(views, "columns", None)) is not None and list(columns) != list(getattr(X, "columns", columns)):
-            raise ValueError("views: its columns are not those of X in their order")
-        self._solve(x, labels, labelled, None if views is None else _seen_otherwise(x, views), seed, grouped)
+        self._solve(x, labels, labelled, seed, grouped)
         return self
 
-    def _solve(
-        self,
-        x: NDArray,
-        labels: NDArray,
-        labelled: NDArray,
-        views: tuple[NDArray, NDArray] | None,
-        seed: int,
-        groups: NDArray | None,
-    ) -> None:
+    def _solve(self, x: NDArray, labels: NDArray, labelled: NDArray, seed: int, groups: NDArray | None) -> None:
         self._scaling = scaling_of(x, self.features)
         order = np.concatenate([np.flatnonzero(labelled), np.flatnonzero(~labelled)])
         rows, y = self._scaling.apply(x)[order], labels[labelled]
@@ -167,12 +152,9 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         fold = _folds(x[labelled], y, self.folds, seed, None if groups is None else groups[labelled])
         self.C_ = choose_loss_weight(rows[: len(y)], y, fold) if self.C == "auto" else float(self.C)
         open_entries = np.r_[y < 0, np.ones((len(rows) - len(y), y.shape[1]), bool)]
-        with np.errstate(over="ignore", invalid="ignore"):  # what is too far is said in words
-            changed = None if views is None else np.subtract(*map(self._scaling.apply, views))
-
         fit = recommended.fit(
-            rows, y, fold, loss_weight=self.C_, neighbours=min(self.neighbours, len(rows) - 1), views=changed,
-            open_entries=open_entries, power=self.power, pseudo_weight=self.pseudo_weight,
+            rows, y, fold, loss_weight=self.C_, neighbours=min(self.neighbours, len(rows) - 1),
+            open_entries=open_entries, pseudo_weight=self.pseudo_weight,
         )  # fmt: skip
         self.choice_, self.coef_, self.intercept_ = fit.choice, fit.heads.w[-1], fit.heads.b[-1]
         self.curve_ = np.stack(curve_by_rank(scores_out_of_fold(fit.heads, rows, fold)[0], y))
@@ -280,28 +262,6 @@ class LabelledKFold:
             return
         for k in range(self.n_splits):
             yield np.flatnonzero(fold != k), np.flatnonzero(fold == k)
-
-
-def _seen_otherwise(x: NDArray, views: Any) -> tuple[NDArray, NDArray]:
-    """The rows of x (n, D) that have another view, (m, D), and these views of them; views: (n, D), NaN for rows without.
-
-    Raises:
-        ValueError: an array that is not of the shape of x, or a row of it that is NaN in part.
-    """
-    array: Any = check_array  # annotated with the types of its defaults alone
-    try:
-        views = array(_unmasked(views, "views"), dtype=[np.float64, np.float32], ensure_all_finite="allow-nan")
-    except (TypeError, ValueError) as error:  # seldom says which array it is
-        raise ValueError(f"views: {error}") from None
-    if views.shape != x.shape:
-        raise ValueError(f"views: found shape {views.shape}, expected {x.shape}: a row for each of X, as wide")
-    absent = np.isnan(views)
-    if len(partly := np.flatnonzero(absent.any(1) & ~absent.all(1))):
-        raise ValueError(f"views: row {partly[0]} is NaN in part; give all of its features, or NaN alone")
-    x, views = x[~absent[:, 0]], views[~absent[:, 0]]
-    with np.errstate(over="ignore", invalid="ignore"):
-        other = ~np.isclose(x, views, rtol=np.finfo(np.float32).eps, atol=0).all(1)  # rounding is no other view
-    return x[other], views[other]
 
 
 def _unmasked(values: Any, name: str) -> Any:

@@ -2,8 +2,8 @@
 
     python benchmarks/sets.py FILE.npz ... [--ratios 0.05 0.1] [--seeds 1 2 3 4 5] [--draws 100]
 
-A FILE holds features x (n, D) and labels y (n, C) of training rows, and x_test, y_test. At least 40 rows are labelled, by the order of the published split; where two
-ratios come to the same rows the smaller is run. On the same folds, test mAP of
+A FILE holds features x (n, D) and labels y (n, C) of training rows, and x_test, y_test. At least 40 rows are labelled, by the
+order of the published split; where two ratios come to the same rows the smaller is run. On the same folds, test mAP of
 
     regression      logistic regression on standardised features, C by cross-validation
     labelled_only   the same on `features: root`, and so are those below

@@ -13,13 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dicap.calibration.quota import Quota, quota_of
-from dicap.calibration.ranks import Curve, curve_by_rank, logistic_curve
+from dicap.calibration.ranks import logistic_curve
+from dicap.frozen.class_curves import ClassCurves, curves_of_classes
 from dicap.frozen.crossfit import Pseudo, Teachers, solve_labelled, solve_students, solve_teachers
 from dicap.frozen.folds import n_folds, out_of_fold_scores
 from dicap.frozen.neighbours import averaged
 from dicap.frozen.solver import PrincipalAxes, Solution, rotate
 
 FOLDS = 5  # K, of the labelled rows
+POWER = 2  # of the chance of being right in a pseudo-label's weight: a wrong positive costs more than a missed one
 PART = 0.5  # weight of a pseudo-labelled entry that is surely right, beside a labelled one
 SHARES = (1.0, 0.75, 0.5, 0.25)  # of the student in the mixtures that are tried, the largest first
 CLEAR = 1.0  # standard errors by which the loss has to fall
@@ -93,14 +95,14 @@ class Labels(NamedTuple):
         label: (n, C) int8: 1, 0, or -1 where there is no pseudo-label.
         weight: (n, C) float32; 0 where there is none.
         quota: thresholds; a class in which nothing is open has none.
-        curve: the chance that a class is present by the confidence; None where nothing is open.
+        curves: the chance that a class is present by the confidence; None where nothing is open.
     """
 
     scores: NDArray
     label: NDArray
     weight: NDArray
     quota: Quota
-    curve: Curve | None
+    curves: ClassCurves | None
 
     @property
     def pseudo(self) -> Pseudo:
@@ -135,10 +137,10 @@ def labels_and_weights(scores: NDArray, y: NDArray, open_entries: NDArray) -> La
     label = quota.labels(unlabelled)  # NaN is neither above nor below: -1
     if not open_entries.any():
         return Labels(scores, label, np.zeros(scores.shape, np.float32), quota, None)
-    curve = curve_by_rank(scores[: len(y)], y)
-    present = curve.at(scores)
-    weight = np.where(label == 1, present, 1 - present) * (label >= 0)
-    return Labels(scores, label, weight.astype(np.float32), quota, curve)
+    curves = curves_of_classes(scores[: len(y)], y, unlabelled)
+    present = curves.at(scores)
+    weight = np.where(label == 1, present, 1 - present) ** POWER * (label >= 0)
+    return Labels(scores, label, weight.astype(np.float32), quota, curves)
 
 
 # -- 6. Student: `dicap.frozen.crossfit.solve_students`; 7. Share of the student

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dicap.calibration.ranks import curve_by_rank
 from dicap.frozen import recommended
+from dicap.frozen.class_curves import curves_of_classes
 from dicap.frozen.crossfit import Pseudo, out_of_fold, out_of_fold_at_rank, solve_students, solve_teachers
 from dicap.frozen.folds import assign_folds
 from dicap.frozen.recommended import PART, SHARES, fit, labels_and_weights
@@ -81,9 +81,9 @@ def test_labels_of_a_fold_reach_a_mixture_through_its_share_alone(seed, folds):
 
 
 def slow_pseudo_labels(scores, y, open_entries):
-    """Entry by entry: the class's quota among its own open entries; the chance by the curve of all known entries."""
+    """Entry by entry: the class's quota among its own open entries; the chance by the class's own curve."""
     target, weight = np.zeros(scores.shape), np.zeros(scores.shape)
-    curve = curve_by_rank(scores[: len(y)], y)
+    chances = curves_of_classes(scores[: len(y)], y, np.where(open_entries, scores, np.nan)).at(scores)
     for c in range(scores.shape[1]):
         known = [value for value in y[:, c] if value >= 0]
         entries = sorted(scores[i, c] for i in range(len(scores)) if open_entries[i, c])
@@ -94,11 +94,11 @@ def slow_pseudo_labels(scores, y, open_entries):
         for i in range(len(scores)):
             if not open_entries[i, c]:
                 continue
-            chance = curve.at(scores[i, c])
+            chance = chances[i, c]
             if scores[i, c] >= entries[len(entries) - high]:
-                target[i, c], weight[i, c] = 1, chance
+                target[i, c], weight[i, c] = 1, chance**2
             elif low and scores[i, c] <= entries[low - 1]:
-                weight[i, c] = 1 - chance
+                weight[i, c] = (1 - chance) ** 2
     return target, weight
 
 

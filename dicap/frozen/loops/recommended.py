@@ -15,10 +15,10 @@ from torch import Tensor, nn
 
 from dicap.calibration.evidence import Evidence
 from dicap.calibration.quota import quota_of
-from dicap.calibration.ranks import Curve
-from dicap.calibration.rates import Rates, bin_index, count_bins, pieces
+from dicap.calibration.rates import Rates, bin_index, count_bins, estimate_rates, pieces
 from dicap.calibration.thresholds import PseudoLabels
 from dicap.frozen import recommended
+from dicap.frozen.class_curves import ClassCurves
 from dicap.frozen.crossfit import scores_out_of_fold, solve_teachers
 from dicap.frozen.loops.solved import Problem, Students, chosen_loss_weight, record_choice
 from dicap.frozen.recommended import PART, Fit, Labels
@@ -99,31 +99,29 @@ def refresh_of(problem: Problem, labels: Labels) -> Refresh:
     n, y = len(problem.y), torch.from_numpy(problem.y)
     p, label, weight = (torch.from_numpy(part[n:]) for part in (labels.scores, labels.label, labels.weight))
     rates = None
-    if labels.curve is not None:
+    if labels.curves is not None:
         p_labelled, bins = torch.from_numpy(labels.scores[:n]), problem.experiment.settings.calibration.bins
-        rates = recorded_rates(labels.curve, p_labelled, y, p, bins=bins)
+        rates = recorded_rates(labels.curves, p_labelled, y, p, bins=bins)
     thresholds = thresholds_of(labels.quota)
     guarded = ((thresholds.n_pos == 0) | (thresholds.n_neg == 0)).sum()
     return Refresh(PseudoLabels(p, label, weight), rates, thresholds, thresholds.crossed.sum(), guarded)
 
 
-def recorded_rates(curve: Curve, p: Tensor, y: Tensor, p_unlabelled: Tensor, *, bins: int = 20) -> Rates:
-    """A curve as a table of bins: the counts of labelled entries, and the mean rate of the unlabelled entries of each bin.
-
-    A curve that is steep within a bin is far from that mean at the bin's centre, where the rate of a bin without entries is.
+def recorded_rates(curves: ClassCurves, p: Tensor, y: Tensor, p_unlabelled: Tensor, *, bins: int = 20) -> Rates:
+    """The curves of all classes as one table of bins: counts of labelled entries, and the mean rate of unlabelled ones.
 
     Args:
-        curve: P(y = 1 | p) of all classes.
-        p, y: (N, C) confidences and labels that it was learnt on, y below 0 where unknown.
+        curves: P(y = 1 | p) of each class.
+        p, y: (N, C) confidences and labels that they were learnt on, y below 0 where unknown.
         p_unlabelled: (N_u, C) confidences of the unlabelled images.
     """
     total, entries = torch.zeros(bins, dtype=torch.float64), torch.zeros(bins, dtype=torch.float64)
     for some in pieces(p_unlabelled):
         index = bin_index(p_unlabelled[some], bins).reshape(-1)
-        total += torch.bincount(index, torch.from_numpy(curve.at(p_unlabelled[some].numpy())).reshape(-1), bins)
+        total += torch.bincount(index, torch.from_numpy(curves.at(p_unlabelled[some].numpy())).reshape(-1), bins)
         entries += torch.bincount(index, minlength=bins)
-    centre = torch.from_numpy(curve.at((np.arange(bins) + 0.5) / bins))
-    return Rates(*count_bins(p, y, bins), torch.where(entries > 0, total / entries.clamp_min(1), centre), anchor="centre")
+    n_pos, n_neg = count_bins(p, y, bins)
+    return estimate_rates(total, entries - total, anchor="centre")._replace(n_pos=n_pos, n_neg=n_neg)
 
 
 def evidence_out_of_fold(problem: Problem, heads: Solution) -> Evidence:

@@ -43,7 +43,7 @@ def test_the_stage_makes_a_bank_that_ratio_seed_and_method_do_not_change(place):
     place.set({"ratio": 0.2, "seed": 9, "method": "cap", "head": "linear"})
     assert bank(place) == first
     place.set({"linear.solver": "convex", "features.views": 0})
-    assert bank(place).keys() == {"plain.npy", "backbone.pt", "meta.json"} & first.keys()
+    assert bank(place).keys() == {name for name in first if not name.startswith(("mirror", "strong"))}
 
 
 def test_where_nothing_is_needed_no_torch_is_loaded(place):

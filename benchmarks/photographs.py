@@ -80,7 +80,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "published": {"method": "dicap", "head": "linear"},
     "recommended": RECOMMENDED,
 }
-BASE = {"dataset": "table", "data_root": ".", "features.views": 0}
+BASE = {"dataset": "table", "data_root": ".", "features.views": 1}
 SMOKE = {"backbone": "test_resnet", "backbone_weights": "random", "network.stride": 16, "image_size": 32}
 
 
@@ -144,7 +144,7 @@ class Place:
 
     def bank_of(self, s: Settings) -> FeatureBank:
         """The features that the settings ask for, computed where they are not there."""
-        key = str(s.features.views)
+        key = f"{s.features.views} {s.features.viewed}"
         if key not in self.banks:
             device = self.runtime.device
             network = pretrained_network(s).to(device)

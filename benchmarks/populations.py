@@ -13,6 +13,7 @@ class Population(NamedTuple):
     """Rows (n, D) float32 and labels (n, C) float32, the labelled rows first, and as much of a test set.
 
     Attributes:
+        views: (m, D) some rows, and other views of them.
     """
 
     x: np.ndarray
@@ -20,6 +21,7 @@ class Population(NamedTuple):
     x_test: np.ndarray
     y_test: np.ndarray
     labelled: int
+    views: tuple[np.ndarray, np.ndarray] | None = None
 
 
 def draw(kind: str, seed: int) -> Population:

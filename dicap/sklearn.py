@@ -52,7 +52,6 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
             labelled-only classifier or left out where the labelled samples gain nothing.
         neighbours: nearest samples with which the teacher's rows are averaged; 0: none.
         folds: of the labelled samples; each is scored by heads that never saw it. As many as there are labelled samples at most.
-        power: exponent of the chance of being right in the weight of a pseudo-label.
         random_state: of the folds. They depend on it and on the samples, not on the order of samples nor, unless samples are
             equal, on that of classes.
 
@@ -94,12 +93,14 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         self.folds = folds
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> "DiCaPClassifier":
+    def fit(self, X: Any, y: Any, views: Any = None, groups: Any = None) -> "DiCaPClassifier":
         """Learn from labelled and unlabelled samples.
 
         Args:
             X: (n, D) finite features.
             y: (n, C) of 1, 0, and -1 or NaN for unknown; what is masked is unknown too.
+            views: (n, D) features of the samples looked at otherwise, as a network sees changed photographs; rows of NaN where
+                there are none, and some hundreds are enough. Neighbours are looked for where such views are near each other.
             groups: (n,) what samples have in common (a patient, a scene, an original and its copies): those of one group are
                 in one fold, so that the chance is measured on samples of which none like them was learnt from.
 
@@ -129,10 +130,20 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         self.class_names_ = np.arange(labels.shape[1]) if names is None else np.asarray(names)
         self.n_labelled_ = int(labelled.sum())
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        self._solve(x, labels, labelled, seed, grouped)
+        if (columns := getattr(views, "columns", None)) is not None and list(columns) != list(getattr(X, "columns", columns)):
+            raise ValueError("views: its columns are not those of X in their order")
+        self._solve(x, labels, labelled, None if views is None else _seen_otherwise(x, views), seed, grouped)
         return self
 
-    def _solve(self, x: NDArray, labels: NDArray, labelled: NDArray, seed: int, groups: NDArray | None) -> None:
+    def _solve(
+        self,
+        x: NDArray,
+        labels: NDArray,
+        labelled: NDArray,
+        views: tuple[NDArray, NDArray] | None,
+        seed: int,
+        groups: NDArray | None,
+    ) -> None:
         self._scaling = scaling_of(x, self.features)
         order = np.concatenate([np.flatnonzero(labelled), np.flatnonzero(~labelled)])
         rows, y = self._scaling.apply(x)[order], labels[labelled]
@@ -152,8 +163,11 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         fold = _folds(x[labelled], y, self.folds, seed, None if groups is None else groups[labelled])
         self.C_ = choose_loss_weight(rows[: len(y)], y, fold) if self.C == "auto" else float(self.C)
         open_entries = np.r_[y < 0, np.ones((len(rows) - len(y), y.shape[1]), bool)]
+        with np.errstate(over="ignore", invalid="ignore"):  # what is too far is said in words
+            changed = None if views is None else np.subtract(*map(self._scaling.apply, views))
+
         fit = recommended.fit(
-            rows, y, fold, loss_weight=self.C_, neighbours=min(self.neighbours, len(rows) - 1),
+            rows, y, fold, loss_weight=self.C_, neighbours=min(self.neighbours, len(rows) - 1), views=changed,
             open_entries=open_entries, pseudo_weight=self.pseudo_weight,
         )  # fmt: skip
         self.choice_, self.coef_, self.intercept_ = fit.choice, fit.heads.w[-1], fit.heads.b[-1]
@@ -262,6 +276,28 @@ class LabelledKFold:
             return
         for k in range(self.n_splits):
             yield np.flatnonzero(fold != k), np.flatnonzero(fold == k)
+
+
+def _seen_otherwise(x: NDArray, views: Any) -> tuple[NDArray, NDArray]:
+    """The rows of x (n, D) that have another view, (m, D), and these views of them; views: (n, D), NaN for rows without.
+
+    Raises:
+        ValueError: an array that is not of the shape of x, or a row of it that is NaN in part.
+    """
+    array: Any = check_array  # annotated with the types of its defaults alone
+    try:
+        views = array(_unmasked(views, "views"), dtype=[np.float64, np.float32], ensure_all_finite="allow-nan")
+    except (TypeError, ValueError) as error:  # seldom says which array it is
+        raise ValueError(f"views: {error}") from None
+    if views.shape != x.shape:
+        raise ValueError(f"views: found shape {views.shape}, expected {x.shape}: a row for each of X, as wide")
+    absent = np.isnan(views)
+    if len(partly := np.flatnonzero(absent.any(1) & ~absent.all(1))):
+        raise ValueError(f"views: row {partly[0]} is NaN in part; give all of its features, or NaN alone")
+    x, views = x[~absent[:, 0]], views[~absent[:, 0]]
+    with np.errstate(over="ignore", invalid="ignore"):
+        other = ~np.isclose(x, views, rtol=np.finfo(np.float32).eps, atol=0).all(1)  # rounding is no other view
+    return x[other], views[other]
 
 
 def _unmasked(values: Any, name: str) -> Any:

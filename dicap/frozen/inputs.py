@@ -53,6 +53,11 @@ class BankFeatures:
             out[some] = maps[rows[some]].astype(np.float32).mean(1)
         return out
 
+    def strong(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Those of the rows (n,) that have a strong view, (m,), and their mean features (m, D) in the first of them."""
+        rows = rows[np.isfinite(self.bank.view("strong_0")[rows, 0, 0])]
+        return rows, self.mean(rows, "strong_0")
+
 
 def open_features(folder: Path, settings: Settings, store: Store) -> BankFeatures:
     """The features of the frozen backbone. Raises DataError unless they are those that the settings ask for."""

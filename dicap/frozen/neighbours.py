@@ -12,6 +12,30 @@ COMPONENTS = 256  # principal components in which neighbours are looked for
 BLOCK = 1024  # rows compared with all others at once
 POWER = 3  # of the cosine in the weight of a neighbour
 ROUNDS, SHARE = 2, 0.5  # how often rows are averaged, and what their neighbours count in it
+VIEWS = 0.5  # weight of what changes between views (docs/photographs.md)
+
+
+def in_metric_of_views(x: NDArray, difference: NDArray) -> PrincipalAxes:
+    """Rows (n, D) float32 on their principal axes, where directions in which views of one image differ count less.
+
+    They are `rotate` of x (I + VIEWS S)^-1/2. S is the mean of d d' over the differences d of two views of an image,
+    `difference` (m, D) float32, scaled to trace D: within-class covariance normalisation (Hatch and others, Interspeech 2006),
+    an image being a class. As far as frozen features allow, it is what Equation (11) asks of a network: that views agree.
+
+    Returns:
+        `coordinates` (n, r), and axes (D, r) with coordinates = x @ axes.
+
+    Raises:
+        ValueError: a difference is not finite.
+    """
+    largest = np.abs(difference).max(initial=0)
+    if not np.isfinite(largest):
+        raise ValueError("views: their features are too far from those of the samples")
+    differences = rotate(difference / (largest or 1))  # their squares neither overflow nor vanish
+    spread = np.square(differences.coordinates, dtype=np.float64).sum(0)
+    shrunk = (1 / np.sqrt(1 + VIEWS * len(differences.axes) * spread / (spread.sum() or 1)) - 1).astype(np.float32)
+    rotated = rotate(x + (x @ differences.axes * shrunk) @ differences.axes.T)
+    return rotated._replace(axes=rotated.axes + (differences.axes * shrunk) @ (differences.axes.T @ rotated.axes))
 
 
 def principal_components(x: NDArray | PrincipalAxes, count: int = COMPONENTS) -> NDArray:

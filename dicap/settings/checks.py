@@ -37,8 +37,12 @@ def contradictions(s: Settings, origins: dict[str, str]) -> Iterator[str]:
     if s.method == "d2l" and s.needs_features:
         tiles = "d2l looks at tiles of the images themselves, not at features"
         yield wrong("warmup.trainable", f"but {tiles}; set warmup.trainable and train.trainable to all")
-    if (stage := _first_by_steps_on_features(s)) is not None and not s.features.views:
-        yield wrong("features.views", f"but {stage} trains the head by steps on strong views; set it to 1 or more")
+    if (stage := _first_by_steps_on_features(s)) is not None:
+        by_steps = f"but {stage} trains the head by steps on strong views"
+        if not s.features.views:
+            yield wrong("features.views", f"{by_steps}; set it to 1 or more")
+        if s.features.viewed != "all":
+            yield wrong("features.viewed", f"{by_steps} of all images; set it to all")
     if s.method == "pclp":
         batch, labelled = pclp_batch(s.pclp.batch_size, s.pclp.batch_labelled, s.train.batch_size, s.train.batch_labelled)
         if labelled >= batch:
@@ -77,7 +81,8 @@ def unread(s: Settings) -> dict[str, str]:
     frozen = {stage for stage in ("warmup", "train") if s.trains(stage) and s.trainable(stage) == "head"}
     solved = {stage for stage in ("warmup", "train") if s.trains(stage) and s.solves(stage)}
     steps = {stage for stage in ("warmup", "train") if s.trains(stage) and stage not in solved}
-    views_read = _first_by_steps_on_features(s) is not None
+    searches = ("train" in solved or s.unfreezes) and s.linear.neighbours > 0
+    views_read = searches or _first_by_steps_on_features(s) is not None
     if skipped:
         steps -= {"warmup"}
     if s.method == "drml":
@@ -111,7 +116,8 @@ def unread(s: Settings) -> dict[str, str]:
         (s.head != "ml_decoder", own_head, "network.decoder_dim network.decoder_ffn network.decoder_heads network.dropout"),
         (s.head != "linear", own_head, "linear.features"),
         (not frozen, "every stage trains the whole network", "features.*"),
-        (not views_read, "no head is trained by steps on features", "features.views"),
+        (not views_read, "no head is trained by steps on features or solved with neighbours", "features.views features.viewed"),
+        (not s.features.views, "features.views is 0", "features.viewed"),
         # Solved heads
         (not solvable, "there is no linear head on a frozen backbone to solve for", "linear.solver"),
         (not solved, "no head is solved", "linear.C"),

@@ -30,7 +30,7 @@ def command(names: tuple[str, ...], timed: bool) -> None:
     `backbone` takes the name, `image_size` the size or another one, `network.normalize` what is listed, or auto for each
     network's own. `backbone_weights` imagenet fetches the weights from timm's hub; else it takes the path of a .safetensors or
     .pth file, or for tf_efficientnet_lite0 lite. The stage features needs the seconds of --time once for an image,
-    or 2 + features.views times where features.views is not 0.
+    or 2 + features.views times where features.views is not 0 and features.viewed is all.
     """
     say(LINE.format("backbone", "size", "normalize", "features", "params", "gives"))
     rows = []

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.linalg import fractional_matrix_power
 
 from dicap.frozen import neighbours
 from dicap.frozen.neighbours import (
@@ -9,6 +10,7 @@ from dicap.frozen.neighbours import (
     averaged,
     by_all_pairs,
     by_inverted_lists,
+    in_metric_of_views,
     principal_components,
 )
 
@@ -94,6 +96,21 @@ def test_the_first_components_hold_the_most_and_all_of_them_everything():
     assert (np.diff(sizes) <= 1e-3).all()
     assert np.allclose(np.abs(principal_components(x, 3)), np.abs(parts[:, :3]), atol=1e-4)
     assert principal_components(x[:5]).shape == (5, 5)
+
+
+@pytest.mark.parametrize("m", [0, 1, 3, 40])
+def test_directions_in_which_views_differ_count_less(m):
+    """As a loop over the differences says; whatever their unit and order, and on axes on which other rows can be put."""
+    x, difference, spread = rows_of(4 + m, 6), rows_of(m, 6, 1) * np.geomspace(1, 9, 6, dtype=np.float32), np.zeros((6, 6))
+    for row in difference.astype(np.float64):
+        spread += np.outer(row, row)
+    metric = fractional_matrix_power(np.eye(6) + neighbours.VIEWS * spread * 6 / (np.trace(spread) or 1), -0.5)
+    for views in (difference, 1e-3 * difference[::-1], 1e-30 * difference, 1e30 * np.concatenate([difference, -difference])):
+        found = in_metric_of_views(x, views)
+        assert np.allclose(found.coordinates @ found.coordinates.T, x @ metric @ metric @ x.T, atol=1e-3)
+        assert np.allclose(x @ found.axes, found.coordinates, atol=1e-4) and found.axes.dtype == np.float32
+    same = in_metric_of_views(x, 0 * difference).coordinates
+    assert np.allclose(same @ same.T, x @ x.T, atol=1e-3), "views that do not differ say nothing"
 
 
 @pytest.mark.parametrize("x", [np.ones((1, 3)), np.zeros((6, 3)), np.ones((6, 3)), -np.eye(3)])

@@ -115,16 +115,18 @@ def needed_features(recipe: Recipe, store: Store, keys: np.ndarray) -> np.ndarra
     """Which images' features of which view a bank holds, (N, views) bool: strong views of what is trained on alone.
 
     Args:
-        keys: (N,) checksums of the images. One in the test split that is the same as another is trained on.
+        keys: (N,) checksums of the images. One in the test split that is the same as another is trained on. Where `recipe.viewed`
+            is a number, it is the images of the least checksums that have strong views: so few are others in a set that grows.
     """
-    trained = np.isin(keys, keys[~store.is_test])
-    return np.stack([trained | (view.view.name != "strong") for view in recipe.files], 1)
+    trained = np.unique(keys[~store.is_test])
+    viewed = np.isin(keys, trained if recipe.viewed == "all" else trained[: int(recipe.viewed)])
+    return np.stack([viewed | (view.view.name != "strong") for view in recipe.files], 1)
 
 
 def store_of(known: Path, recipe: Recipe, view: BankView, made_by: Any) -> ContentStore:
     """The store of all that the features of an image in a view depend on beside its pixels."""
     # What the view has of the views, and the weights and numbers of the network, not where they came from.
-    others = ("images", "n", "cutout", "flip", "views", "test_split", "origin", "normalize")
+    others = ("images", "n", "cutout", "flip", "views", "viewed", "test_split", "origin", "normalize")
     facts = {name: value for name, value in recipe.to_dict().items() if name not in others}
     versions = [version(name) for name in ("torch", "timm")]  # whose the networks are
     facts |= {"view": asdict(view), "drawn by": [SEED, STAGE, EPOCH], "made by": made_by, "versions": versions}

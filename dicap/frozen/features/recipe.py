@@ -38,6 +38,7 @@ class Recipe:
         tokens: the setting network.tokens.
         cutout, flip: of the strong views.
         views: V, the number of strong views; without any there is the plain view alone.
+        viewed: of how many images there are strong views, and no mirrored one; all: of all, and a mirrored one.
         test_split: checksum of the test split, whose images have no strong views; empty where V is 0.
         grid: g; the map is pooled to g x g positions.
         channels: D.
@@ -57,6 +58,7 @@ class Recipe:
     cutout: float
     flip: float
     views: int
+    viewed: int | str
     test_split: str
     grid: int
     channels: int
@@ -105,7 +107,7 @@ class Recipe:
         """The views, in the order in which they are computed: that of the numbers by which `choose` names them."""
         plain, mirror = BankView("plain", View("test")), BankView("mirror", View("weak", flip=1.0))
         strong = [BankView(f"strong_{i}", View("strong", cutout=self.cutout, flip=self.flip)) for i in range(self.views)]
-        return [plain, mirror, *strong] if strong else [plain]
+        return [plain, mirror, *strong] if strong and self.viewed == "all" else [plain, *strong]
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -115,7 +117,8 @@ class Recipe:
     @property
     def most_computed(self) -> int:
         """Views of images that are computed for a bank at most."""
-        return len(self.files) * self.n
+        few = self.n if self.viewed == "all" else min(self.n, int(self.viewed))
+        return sum(few if view.view.name == "strong" else self.n for view in self.files)
 
     @property
     def bytes_per_image(self) -> int:
@@ -137,6 +140,7 @@ def asked_for(settings: Settings, store: Store | None) -> dict[str, Any]:
         "cutout": settings.augment.cutout,
         "flip": settings.augment.flip,
         "views": settings.features.views,
+        "viewed": settings.features.viewed if settings.features.views else "all",
         "test_split": store.test_checksum if store is not None and settings.features.views else "",
         "grid": settings.features.grid,
     }

@@ -80,7 +80,7 @@ def first_refresh(experiment: Experiment, network: nn.Module, folder: Path, sour
     """The pseudo-labels that `train` is going to make, recorded under `folder`; returns the shares of the labels."""
     phase, experiment = experiment.method.main(experiment.roles), experiment.on_bank()
     p = Problem.of(experiment, experiment.place(network), phase)
-    rows = recommended.teacher_rows(p.all_rows, experiment.settings.linear.neighbours)
+    rows = recommended.teacher_rows(p.all_rows, p.views, experiment.settings.linear.neighbours)
     # Those of the fold students too, as in `train`: by fewer products at once the last digits would be others.
     teachers = solve_teachers(rows, p.y, p.fold, loss_weight=chosen_loss_weight(source))
     labels = recommended.labels_and_weights(teachers.scores(), p.y, recommended.entries_of_unlabelled(len(rows), p.y))
@@ -90,7 +90,7 @@ def first_refresh(experiment: Experiment, network: nn.Module, folder: Path, sour
 def fit_problem(problem: Problem, loss_weight: float) -> Fit:
     """`dicap.frozen.recommended.fit` of a stage's rows, by its settings."""
     s, rows = problem.experiment.settings.linear, problem.all_rows
-    options = {"neighbours": s.neighbours, "pseudo_weight": s.pseudo_weight}
+    options = {"neighbours": s.neighbours, "views": problem.views, "pseudo_weight": s.pseudo_weight}
     return recommended.fit(rows, problem.y, problem.fold, loss_weight=loss_weight, **options)
 
 

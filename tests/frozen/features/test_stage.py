@@ -8,10 +8,12 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 import tiny
 from project import Project
 
+from dicap.data.store import Store
 from dicap.frozen.features.bank import FeatureBank
 
 FROZEN = {"warmup.trainable": "head", "train.trainable": "head", "features.views": 3}
@@ -42,8 +44,11 @@ def test_the_stage_makes_a_bank_that_ratio_seed_and_method_do_not_change(place):
     assert len({path.stat().st_mode for path in place.folder.glob("artifacts/features/*")}) == 1, "others may read all of them"
     place.set({"ratio": 0.2, "seed": 9, "method": "cap", "head": "linear"})
     assert bank(place) == first
-    place.set({"linear.solver": "convex", "features.views": 0})
-    assert bank(place).keys() == {name for name in first if not name.startswith(("mirror", "strong"))}
+    place.set({"linear.solver": "convex", "features.viewed": 5})
+    assert sorted(bank(place)) == [*sorted(first.keys() - {"mirror.npy"})]
+    viewed = np.isfinite(FeatureBank.open(place.folder / "artifacts" / "features").view("strong_1")).all((1, 2))
+    store = Store.open(place.folder / "data" / "converted")
+    assert viewed.sum() == 5 and not viewed[store.is_test].any()
 
 
 def test_where_nothing_is_needed_no_torch_is_loaded(place):

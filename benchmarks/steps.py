@@ -7,10 +7,8 @@ Files, rows and folds are those of `sets.py`. A variant leaves one step out, or 
     roots, one length       features standardised only; roots not brought to one length
     penalty                 0.01 in place of cross-validation
     neighbours, views       the teacher on rows as they are; neighbours looked for without views
-    weights, square         pseudo-labels of weight 1; weight of the chance itself
+    weights                 pseudo-labels of weight 1
     quota                   positive from 0.5 on
-    share and rank          one curve of the confidence for all classes (what a published model carries)
-    share, rank, score      without this feature of the curve
     pairs of folds          a fold's student on labels of teachers that saw the fold
     choice                  the student always taken whole
     mixtures, margin        all of the student or none; whenever the loss falls at all
@@ -21,7 +19,7 @@ Ends with `steps ratio=R target=0.2`, R: mAP of the rule minus that of the label
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -36,18 +34,15 @@ from sets import FIRST, chance_gap, populations
 
 from dicap.calibration import ranks
 from dicap.calibration.quota import Quota, quota_of
-from dicap.frozen import logistic, recommended
+from dicap.frozen import recommended
 from dicap.frozen.crossfit import Pseudo, solve_labelled, solve_students, solve_teachers
 from dicap.frozen.folds import assign_folds, n_folds
 from dicap.frozen.loss_weight import choose_loss_weight
-from dicap.frozen.recommended import PART, POWER, labels_and_weights, labels_of_students, share_of_student, teacher_rows
+from dicap.frozen.recommended import PART, labels_and_weights, labels_of_students, share_of_student, teacher_rows
 from dicap.frozen.solver import Solution, rotate
 from dicap.metrics.ranking import mean_average_precision
 from dicap.randomness import torch_seed
 from dicap.scaling import scaling_of
-
-FEATURES = {"score": [1, 2], "share": [0, 2], "rank": [0, 1]}  # of the curve: those that stay without one
-Rates = Callable[..., tuple[NDArray, NDArray]]
 
 
 @contextmanager
@@ -61,25 +56,6 @@ def replaced(owner: Any, **values: Any) -> Iterator[None]:
     finally:
         for name, value in before.items():
             setattr(owner, name, value)
-
-
-def rates_without(feature: str) -> Rates:
-    """The curves without one of their features."""
-    features = logistic._Features.__call__
-
-    def rates(*arrays: NDArray) -> tuple[NDArray, NDArray]:
-        with replaced(logistic._Features, __call__=lambda self, values: features(self, values)[:, FEATURES[feature]]):
-            return logistic.rates_of_classes(*arrays)
-
-    return rates
-
-
-def one_curve(p: NDArray, y: NDArray, p_unlabelled: NDArray, share: NDArray) -> tuple[NDArray, NDArray]:
-    """One curve for all classes, of groups by rank."""
-    knots, rate = ranks.curve_by_rank(p, y)
-    end = np.log((1 - ranks.FINEST) / ranks.FINEST)
-    odds = np.linspace(-end, end, logistic.KNOTS)
-    return 1 / (1 + np.exp(-odds)), np.tile(np.interp(odds, knots, rate), (p.shape[1], 1))
 
 
 def from_one_half(p: NDArray, y: NDArray) -> Quota:
@@ -120,11 +96,11 @@ class Cell:
         near = teacher_rows(self.rows, self.views if views else None, min(neighbours, self.n - 1), self.axes)
         self.teachers = solve_teachers(near, self.y, self.fold, loss_weight=self.loss_weight)
 
-    def learn(self, name: str, made: list[Pseudo] | None = None, *, power: float = POWER, **instead: Any) -> Solution:
+    def learn(self, name: str, made: list[Pseudo] | None = None, **instead: Any) -> Solution:
         """Steps 4 to 7, with other functions of `recommended` in place of its own; keeps the mAP of a variant."""
         if made is None:
             with replaced(recommended, **instead):
-                made = [labels.pseudo for labels in labels_of_students(self.teachers, self.y, self.open, power=power)]
+                made = [labels.pseudo for labels in labels_of_students(self.teachers, self.y, self.open)]
         students = solve_students(self.axes, self.y, self.fold, made, loss_weight=self.loss_weight, pseudo_weight=PART)
         self.student[name] = self.score(students)
         self.keep(name, students)
@@ -155,10 +131,9 @@ class Cell:
         known = [np.where((self.fold == k)[:, None], np.float32(-1), self.y) for k in range(n_folds(self.fold))]
         seen = self.teachers.scores()
         self.learn("pairs of folds", [labels_and_weights(seen, y, self.open).pseudo for y in (*known, self.y)])
-        for name, rule in {"weights": {"power": 0.0}, "square": {"power": 1.0}, "quota": {"quota_of": from_one_half}}.items():
-            self.learn(name, **rule)
-        for name, rates in {"share and rank": one_curve, **{name: rates_without(name) for name in FEATURES}}.items():
-            self.learn(name, rates_of_classes=rates)
+        made = [labels.pseudo for labels in labels_of_students(self.teachers, self.y, self.open)]
+        self.learn("weights", [part._replace(weight=np.float32(part.weight > 0)) for part in made])
+        self.learn("quota", quota_of=from_one_half)
         for name, teacher in {"neighbours": {"neighbours": 0}, **({"views": {"views": False}} if self.p.views else {})}.items():
             self.teach(**teacher)
             self.learn(name)

@@ -52,7 +52,6 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
             labelled-only classifier or left out where the labelled samples gain nothing.
         neighbours: nearest samples with which the teacher's rows are averaged; 0: none.
         folds: of the labelled samples; each is scored by heads that never saw it. As many as there are labelled samples at most.
-        power: exponent of the chance of being right in the weight of a pseudo-label.
         random_state: of the folds. They depend on it and on the samples, not on the order of samples nor, unless samples are
             equal, on that of classes.
 
@@ -74,7 +73,6 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         "pseudo_weight": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
         "neighbours": [Interval(Integral, 0, None, closed="left")],
         "folds": [Interval(Integral, 2, None, closed="left")],
-        "power": [Interval(Real, 0, None, closed="neither")],
         "random_state": ["random_state"],
     }
 
@@ -86,7 +84,6 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         pseudo_weight: float | Literal["auto"] = "auto",
         neighbours: int = 10,
         folds: int = 5,
-        power: float = 2.0,
         random_state: Any = None,
     ) -> None:
         self.C = C
@@ -94,7 +91,6 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         self.pseudo_weight: float | Literal["auto"] = pseudo_weight
         self.neighbours = neighbours
         self.folds = folds
-        self.power = power
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, views: Any = None, groups: Any = None) -> "DiCaPClassifier":
@@ -172,7 +168,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
 
         fit = recommended.fit(
             rows, y, fold, loss_weight=self.C_, neighbours=min(self.neighbours, len(rows) - 1), views=changed,
-            open_entries=open_entries, power=self.power, pseudo_weight=self.pseudo_weight,
+            open_entries=open_entries, pseudo_weight=self.pseudo_weight,
         )  # fmt: skip
         self.choice_, self.coef_, self.intercept_ = fit.choice, fit.heads.w[-1], fit.heads.b[-1]
         self.curve_ = np.stack(curve_by_rank(scores_out_of_fold(fit.heads, rows, fold)[0], y))

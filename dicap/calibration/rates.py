@@ -20,15 +20,13 @@ EPS = 1e-8  # in r = n_pos / (n_pos + n_neg + eps); larger values would bias sma
 class Rates(NamedTuple):
     """Correctness rates per confidence bin (docs/methods.md 3.4), and the curve w(p, 1) that they give.
 
-    One table for the data set, tensors (K,), or one per class, tensors (C, K).
+    One table for the data set, tensors (K,).
     """
 
     n_pos: Tensor
     n_neg: Tensor
     r_pos: Tensor  # mean rate of the entries of each bin
     anchor: str = "left"  # where in its bin a rate sits, see `interpolated`
-    knots: Tensor | None = None  # (G,) confidences of a curve that no bins gave (dicap.frozen); None: Equation (7)
-    at_knots: Tensor | None = None  # (C, G) its rates there
 
     @property
     def r_neg(self) -> Tensor:
@@ -40,10 +38,8 @@ class Rates(NamedTuple):
         return self._replace(**{name: value.cpu() for name, value in self._asdict().items() if isinstance(value, Tensor)})
 
     def at(self, p: Tensor) -> Tensor:
-        """w(p, 1) of confidences (N, C), float64 (N, C)."""
-        if self.knots is None or self.at_knots is None:
-            return interpolated(p, self.r_pos, anchor=self.anchor)
-        return between_knots(p, self.knots, self.at_knots)
+        """w(p, 1) of confidences p, float64 of their shape (Equation (7))."""
+        return interpolated(p, self.r_pos, anchor=self.anchor)
 
 
 def bin_index(p: Tensor, bins: int) -> Tensor:
@@ -58,15 +54,14 @@ def bin_index(p: Tensor, bins: int) -> Tensor:
     return (p.double() * bins).long().clamp_(0, bins - 1)
 
 
-def count_bins(p: Tensor, y: Tensor, bins: int, *, per_class: bool = False) -> tuple[Tensor, Tensor]:
+def count_bins(p: Tensor, y: Tensor, bins: int) -> tuple[Tensor, Tensor]:
     """n_pos[k], n_neg[k]: entries of bin k with y = 1 and with y = 0 (docs/methods.md 3.4, Equation (5)).
 
     Args:
         p: (N, C) confidences; y: (N, C) labels 0/1, below 0 where unknown.
-        per_class: count each class apart instead of pooling over classes.
 
     Returns:
-        n_pos, n_neg: float64 (K,), or (C, K) with `per_class`.
+        n_pos, n_neg: float64 (K,).
 
     Raises:
         ValueError: a confidence is NaN or not in [0, 1]; looked at on a processor alone, since a GPU would have to be waited for.
@@ -75,23 +70,20 @@ def count_bins(p: Tensor, y: Tensor, bins: int, *, per_class: bool = False) -> t
     inside = (p >= 0) & (p <= 1)
     if p.device.type == "cpu" and not inside.all():
         raise ValueError(f"p: found {float(p[~inside][0]):g}, expected confidences in [0, 1]; of logits take the sigmoid")
-    classes = p.shape[1]
-    table = torch.arange(classes, device=p.device) * (bins if per_class else 0)  # where each class's bins begin
-    n_all = torch.zeros((classes if per_class else 1) * bins, dtype=torch.float64, device=p.device)
+    n_all = torch.zeros(bins, dtype=torch.float64, device=p.device)
     n_pos = torch.zeros_like(n_all)
     for some in pieces(p):
-        index = (bin_index(p[some], bins) + table).reshape(-1)
+        index = bin_index(p[some], bins).reshape(-1)
         n_all.index_add_(0, index, (y[some] >= 0).reshape(-1).double())
         n_pos.index_add_(0, index, (y[some] > 0).reshape(-1).double())
-    shape = (classes, bins) if per_class else (bins,)
-    return n_pos.reshape(shape), (n_all - n_pos).reshape(shape)
+    return n_pos, n_all - n_pos
 
 
 def estimate_rates(n_pos: Tensor, n_neg: Tensor, *, anchor: str = "left", empty_bin: str = "interpolate") -> Rates:
     """r_pos[k] = n_pos[k] / (n_pos[k] + n_neg[k] + eps) (docs/methods.md 3.4, Equation (6)), with its gaps closed (3.13-A4).
 
     Args:
-        n_pos, n_neg: counts, (K,) or (C, K).
+        n_pos, n_neg: counts, (K,).
         anchor: where in its bin a rate sits when weights are read, see `interpolated`.
         empty_bin: `interpolate` fills a bin without entries linearly between its nearest neighbours with entries, extends
             the ends by the nearest rate, and uses bin centres if there is no entry at all; `zero` keeps the literal 0 / eps = 0.
@@ -107,18 +99,16 @@ def estimate_rates(n_pos: Tensor, n_neg: Tensor, *, anchor: str = "left", empty_
 
 
 def _fill_empty(rates: Tensor, seen: Tensor) -> Tensor:
-    """Linear interpolation over the bin number between bins that were seen; (..., K) -> (..., K)."""
-    bins = rates.shape[-1]
-    k = torch.arange(bins, device=rates.device).expand(rates.shape)
-    left = torch.where(seen, k, torch.full_like(k, -1)).cummax(-1).values  # nearest seen bin at or before k, or -1
-    right = torch.where(seen, k, torch.full_like(k, bins)).flip(-1).cummin(-1).values.flip(-1)  # at or after k, or K
+    """Linear interpolation over the bin number between bins that were seen; (K,) -> (K,)."""
+    bins = len(rates)
+    k = torch.arange(bins, device=rates.device)
+    left = torch.where(seen, k, -1).cummax(0).values  # nearest seen bin at or before k, or -1
+    right = torch.where(seen, k, bins).flip(0).cummin(0).values.flip(0)  # at or after k, or K
     low, high = left.clamp_min(0), right.clamp_max(bins - 1)
     low, high = torch.where(left < 0, high, low), torch.where(right >= bins, low, high)
-    r_low, r_high = rates.gather(-1, low), rates.gather(-1, high)
     share = (k - low) / (high - low).clamp_min(1)
-    filled = torch.where(seen, rates, r_low + share * (r_high - r_low))
-    centres = (k + 0.5) / bins
-    return torch.where(seen.any(-1, keepdim=True), filled, centres.to(rates.dtype))
+    filled = torch.where(seen, rates, rates[low] + share * (rates[high] - rates[low]))
+    return torch.where(seen.any(), filled, ((k + 0.5) / bins).to(rates.dtype))
 
 
 def interpolated(p: Tensor, r_pos: Tensor, *, anchor: str = "left") -> Tensor:
@@ -143,25 +133,6 @@ def interpolated(p: Tensor, r_pos: Tensor, *, anchor: str = "left") -> Tensor:
     k = x.long()
     r_pos = r_pos.double()
     return (k + 1 - x) * r_pos[k] + (x - k) * r_pos[(k + 1).clamp_max(bins - 1)]
-
-
-def between_knots(p: Tensor, knots: Tensor, rates: Tensor) -> Tensor:
-    """The rate of each class as a function of the confidence: linear between knots, flat beyond the outermost.
-
-    Args:
-        p: (N, C) confidences; knots: (G,) ascending; rates: (C, G) there.
-
-    Returns:
-        (N, C) float64.
-    """
-    p = p.double()
-    # G + 1 intervals: the first and the last are endless, so nothing there is ever nearer to their other end.
-    x = torch.cat([knots[:1], knots])  # (G + 1,) where each begins
-    width = torch.nn.functional.pad(knots.diff(), (1, 1), value=torch.inf)  # (G + 1,)
-    rates = torch.cat([rates[:, :1], rates, rates[:, -1:]], 1)  # (C, G + 2) at their ends
-    k = torch.searchsorted(knots, p.contiguous(), right=True)  # the interval of each confidence, (N, C)
-    share, c = (p - x[k]).div_(width[k]), torch.arange(len(rates), device=p.device)  # the share in [0, 1]
-    return (1 - share) * rates[c, k] + share * rates[c, k + 1]
 
 
 def correctness_weight(p: Tensor, label: Tensor, rates: Rates | None, *, policy: str = "estimated") -> Tensor:
@@ -199,18 +170,6 @@ def pieces(p: Tensor) -> Iterator[slice]:
 def in_pieces(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
     """function(*tensors) of tensors with N rows, where a row's result depends on that row alone."""
     return torch.cat([function(*(tensor[some] for tensor in tensors)) for some in pieces(tensors[0])])
-
-
-def pooled(estimated: Tensor, optimal: Tensor, entries: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Rates and entries of all classes together, (K,) each, from tables per class (C, K); those of one table as they are.
-
-    Both rates are means over the same entries, so their difference is that of what the bin's entries get and are.
-    """
-    if estimated.ndim == 1:
-        return estimated, optimal, entries
-    total = entries.sum(0)
-    estimated, optimal = ((rate * entries).sum(0) / total.clamp_min(1) for rate in (estimated, optimal))
-    return estimated, optimal, total
 
 
 def curve_error(estimated: Tensor, optimal: Tensor, entries: Tensor) -> float:

@@ -31,7 +31,6 @@ WEIGHTS = pa.schema(
         EPOCH,
     ]
 )
-CLASS_WEIGHTS = WEIGHTS.insert(0, pa.field("class", pa.string()))  # tables that know the class
 THRESHOLDS = pa.schema(
     [
         ("class", pa.string()),
@@ -105,11 +104,10 @@ def read_roles(path: Path, ids: Sequence[str] | np.ndarray | None = None) -> np.
 
 
 def write_weights(columns: dict[str, Any], folder: Path, epoch: int) -> None:
-    """Write an epoch's rates, one row per bin (one per class and bin where a `class` column is given); NaN is written as null."""
+    """Write an epoch's rates, one row per bin; NaN is written as null."""
     optimal = pa.array(columns["optimal_r_pos"], pa.float64(), from_pandas=True)
     columns = columns | {"optimal_r_pos": optimal, "epoch": _column(epoch, len(optimal))}
-    schema = CLASS_WEIGHTS if "class" in columns else WEIGHTS
-    write_parquet(pa.table(columns, schema=schema), epoch_file(folder, "weights", epoch))
+    write_parquet(pa.table(columns, schema=WEIGHTS), epoch_file(folder, "weights", epoch))
 
 
 def write_thresholds(columns: dict[str, Any], folder: Path, epoch: int) -> None:

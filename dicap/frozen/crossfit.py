@@ -51,32 +51,14 @@ class Teachers:
         """The scores (n, C) float32 in [0, 1] that the student without these folds may learn from.
 
         Open entries are scored by the head without them. A labelled entry of fold j is scored by the head that leaves out j
-        besides: an out-of-fold score. Head j's scores are brought to the scale of the first by their mean and deviation over
-        the open entries, class by class.
+        besides: an out-of-fold score.
         """
         own = self.logits[self.without.index(without)]
         scores = own.copy()
-        mean, deviation = self._moments(own)
         for j in set(range(n_folds(self.fold))) - set(without):
-            other = self.logits[self.without.index(tuple(sorted((*without, j))))]
-            other_mean, other_deviation = self._moments(other)
-            ratio = deviation / np.maximum(other_deviation, 1e-6)
-            here = np.flatnonzero(self.fold == j)
-            out_of_fold = (other[here] - other_mean) * ratio + mean
-            scores[here] = np.where(self.open[here], own[here], out_of_fold)
+            other, here = self.logits[self.without.index(tuple(sorted((*without, j))))], np.flatnonzero(self.fold == j)
+            scores[here] = np.where(self.open[here], own[here], other[here])
         return expit(scores.astype(np.float64)).astype(np.float32)
-
-    def _moments(self, logits: NDArray) -> tuple[NDArray, NDArray]:
-        """Mean and deviation of a head's open entries, (C,) each; 0 and 1 of a class with fewer than two of them."""
-        whole = np.logical_and.reduce(self.open, axis=1)
-        if whole.sum() > 1 and (self.open == whole[:, None]).all():  # a row has all labels or none
-            return logits[whole].mean(0), logits[whole].std(0)
-        count = self.open.sum(0)
-        some = np.maximum(count, 1)
-        mean = np.where(self.open, logits, 0).sum(0) / some
-        deviation = np.sqrt((np.where(self.open, logits - mean, 0) ** 2).sum(0) / some)
-        enough = count > 1
-        return np.where(enough, mean, 0).astype(logits.dtype), np.where(enough, deviation, 1).astype(logits.dtype)
 
 
 def solve_teachers(rows: NDArray, y: NDArray, fold: NDArray, *, loss_weight: float) -> Teachers:

@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 
 from dicap.calibration.quota import Quota, quota_of
 from dicap.calibration.ranks import logistic_curve
+from dicap.frozen.class_curves import ClassCurves, curves_of_classes
 from dicap.frozen.crossfit import Pseudo, Teachers, solve_labelled, solve_students, solve_teachers
 from dicap.frozen.folds import n_folds, out_of_fold_scores
-from dicap.frozen.logistic import class_shares, rates_of_classes
 from dicap.frozen.neighbours import averaged, in_metric_of_views
 from dicap.frozen.solver import PrincipalAxes, Solution, rotate
 
 FOLDS = 5  # K, of the labelled rows
-POWER = 2.0  # of the chance of being right in a pseudo-label's weight: a wrong positive costs more than a missed one
+POWER = 2  # of the chance of being right in a pseudo-label's weight: a wrong positive costs more than a missed one
 PART = 0.5  # weight of a pseudo-labelled entry that is surely right, beside a labelled one
 SHARES = (1.0, 0.75, 0.5, 0.25)  # of the student in the mixtures that are tried, the largest first
 CLEAR = 1.0  # standard errors by which the loss has to fall
@@ -44,7 +44,6 @@ def fit(
     neighbours: int,
     views: NDArray | None = None,
     open_entries: NDArray | None = None,
-    power: float = POWER,
     pseudo_weight: float | Literal["auto"] = "auto",
 ) -> Fit:
     """Steps 3 to 7.
@@ -54,7 +53,6 @@ def fit(
         loss_weight: of all heads, as in `dicap.frozen.solver.solve`.
         neighbours, views: as of `teacher_rows`.
         open_entries: (n, C) bool: entries that get a pseudo-label; None: those of unlabelled rows.
-        power: exponent of the chance of being right.
         pseudo_weight: of a pseudo-labelled entry that is surely right, beside a labelled one, the student being taken whole;
             `auto`: PART, and `share_of_student` says how much of the student is taken.
     """
@@ -62,7 +60,7 @@ def fit(
         open_entries = entries_of_unlabelled(len(rows), y)
     rotated = rotate(rows)
     teachers = solve_teachers(teacher_rows(rows, views, neighbours, rotated), y, fold, loss_weight=loss_weight)
-    labels = labels_of_students(teachers, y, open_entries, power=power)
+    labels = labels_of_students(teachers, y, open_entries)
     weight = PART if pseudo_weight == "auto" else pseudo_weight
     pseudo = [each.pseudo for each in labels]
     students = solve_students(rotated, y, fold, pseudo, loss_weight=loss_weight, pseudo_weight=weight)
@@ -102,16 +100,14 @@ class Labels(NamedTuple):
         label: (n, C) int8: 1, 0, or -1 where there is no pseudo-label.
         weight: (n, C) float32; 0 where there is none.
         quota: thresholds; a class in which nothing is open has none.
-        knots, rates: (G,) and, of the open classes, (C, G): the chance that a class is present by the confidence; empty where
-            nothing is open.
+        curves: the chance that a class is present by the confidence; None where nothing is open.
     """
 
     scores: NDArray
     label: NDArray
     weight: NDArray
     quota: Quota
-    knots: NDArray
-    rates: NDArray
+    curves: ClassCurves | None
 
     @property
     def pseudo(self) -> Pseudo:
@@ -124,36 +120,32 @@ def entries_of_unlabelled(n: int, y: NDArray) -> NDArray:
     return np.repeat(np.arange(n)[:, None] >= len(y), y.shape[1], axis=1)
 
 
-def labels_of_students(teachers: Teachers, y: NDArray, open_entries: NDArray, *, power: float = POWER) -> list[Labels]:
+def labels_of_students(teachers: Teachers, y: NDArray, open_entries: NDArray) -> list[Labels]:
     """What each fold's student and, last, the student of all labels learns from: nothing that depends on a label of its fold."""
     found = []
     for k in range(n_folds(teachers.fold)):
         known = np.where((teachers.fold == k)[:, None], np.float32(-1), y)
-        found.append(labels_and_weights(teachers.scores((k,)), known, open_entries, power=power))
-    return [*found, labels_and_weights(teachers.scores(), y, open_entries, power=power)]
+        found.append(labels_and_weights(teachers.scores((k,)), known, open_entries))
+    return [*found, labels_and_weights(teachers.scores(), y, open_entries)]
 
 
-def labels_and_weights(scores: NDArray, y: NDArray, open_entries: NDArray, *, power: float = POWER) -> Labels:
+def labels_and_weights(scores: NDArray, y: NDArray, open_entries: NDArray) -> Labels:
     """Pseudo-labels of the open entries: CAP's quota decides, the measured chance of being right weighs.
 
     Args:
         scores: (n, C), out of fold for labelled entries.
         y: (n_l, C) labels that the student may know, the others unknown.
         open_entries: (n, C) bool: entries that have no label and are to get one.
-        power: exponent of the chance of being right.
     """
-    unlabelled, weight = np.where(open_entries, scores, np.nan), np.zeros(scores.shape, np.float32)
+    unlabelled = np.where(open_entries, scores, np.nan)
     quota = quota_of(unlabelled, y)
     label = quota.labels(unlabelled)  # NaN is neither above nor below: -1
-    some = np.flatnonzero(open_entries.any(0))  # classes in which there is something to label
-    if not len(some):
-        return Labels(scores, label, weight, quota, np.empty(0), np.empty((0, 0)))
-    p, y, mark = scores[:, some], y[:, some], label[:, some]
-    knots, rates = rates_of_classes(p[: len(y)], y, unlabelled[open_entries.any(1)][:, some], class_shares(y))
-    present = np.stack([np.interp(p[:, c], knots, rates[c]) for c in range(len(some))], axis=1)
-    right = np.where(mark == 1, present, 1 - present).astype(np.float32)
-    weight[:, some] = np.where(mark < 0, 0, right**power)
-    return Labels(scores, label, weight, quota, knots, rates)
+    if not open_entries.any():
+        return Labels(scores, label, np.zeros(scores.shape, np.float32), quota, None)
+    curves = curves_of_classes(scores[: len(y)], y, unlabelled)
+    present = curves.at(scores)
+    weight = np.where(label == 1, present, 1 - present) ** POWER * (label >= 0)
+    return Labels(scores, label, weight.astype(np.float32), quota, curves)
 
 
 # -- 6. Student: `dicap.frozen.crossfit.solve_students`; 7. Share of the student

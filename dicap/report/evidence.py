@@ -86,7 +86,7 @@ def gather(artifacts: Path) -> Evidence:
     source, weights = artifacts / "train", pd.DataFrame()
     thresholds = by_weight = shares = weights
     if files.epochs(source, "pseudo_labels"):
-        weights = pool_classes(_frames(source, "weights"))
+        weights = _frames(source, "weights")
         thresholds = _frames(source, "thresholds")
         by_weight, shares = _pseudo_labels(source)
     reliability, shown = _predictions(evaluate / "predictions.parquet", list(per_class["class"]))
@@ -120,30 +120,6 @@ def histogram_of_record(path: Path) -> tuple[pd.DataFrame, dict[int, int]]:
     return histogram, {k: int((label == k).sum()) for k in (1, 0, -1)}
 
 
-def pool_classes(weights: pd.DataFrame) -> pd.DataFrame:
-    """One row per bin (and epoch) from tables per class: counts add up, rates are means over the bin's entries.
-
-    The entries are the hidden ones where there are any, so that estimated and optimal rates are means over the same ones,
-    else D_est's. A bin without entries takes the mean of the classes' rates. Frames without a `class` column come
-    back as they are.
-    """
-    if "class" not in weights:
-        return weights
-    keys = [key for key in ("epoch", "bin", "left", "right") if key in weights]
-    entries = weights["optimal_n"].fillna(weights["n_pos"] + weights["n_neg"])
-    frame = weights.assign(
-        right_n=weights["optimal_r_pos"] * weights["optimal_n"], entries=entries, estimated_n=weights["r_pos"] * entries
-    )
-    groups = frame.groupby(keys, sort=True)
-    pooled = groups[["n_pos", "n_neg"]].sum()
-    sums = groups[["estimated_n", "entries"]].sum()
-    pooled["r_pos"] = (sums["estimated_n"] / sums["entries"].where(sums["entries"] > 0)).fillna(groups["r_pos"].mean())
-    pooled["r_neg"] = 1 - pooled["r_pos"]
-    pooled["optimal_n"] = groups["optimal_n"].sum(min_count=1)
-    pooled["optimal_r_pos"] = groups["right_n"].sum(min_count=1) / pooled["optimal_n"].where(pooled["optimal_n"] > 0)
-    return pooled.reset_index()
-
-
 def _counts(index: np.ndarray, bins: int, **columns: int) -> pd.DataFrame:
     """How many entries each bin has: `columns`, bin, left, right, n."""
     edges = np.arange(bins + 1) / bins
@@ -166,7 +142,7 @@ def read_curves(folder: Path) -> pd.DataFrame:
     """All epochs of a `weights` folder, the columns as in Evidence. Raises DataError if it holds none."""
     if not files.epochs(folder.parent, folder.name):
         raise DataError(f"{folder}: holds no epochs; dvc repro train writes them")
-    return pool_classes(_frames(folder.parent, folder.name))
+    return _frames(folder.parent, folder.name)
 
 
 def _history(artifacts: Path) -> pd.DataFrame:

@@ -8,7 +8,7 @@ from pathlib import Path
 from dicap.errors import DataError
 from dicap.files import artifacts as files
 from dicap.files.tables import read_parquet
-from dicap.report.evidence import histogram_of_record, pool_classes
+from dicap.report.evidence import histogram_of_record
 from dicap.report.figures.pseudo_labels import KINDS as LABELS
 
 KINDS = ("weights", "pseudo_labels")
@@ -43,7 +43,7 @@ def open_histogram(folder: Path, epoch: int | None = None) -> tuple[str, list[Ba
     title = f"{folder}, epoch {epoch} of {epochs[-1] + 1}"
     if folder.name == "weights":
         bars = []
-        for row in pool_classes(read_parquet(path).to_pandas()).to_dict("records"):
+        for row in read_parquet(path).to_pandas().to_dict("records"):
             entries = int(row["n_pos"] + row["n_neg"])
             # Where nothing was counted there is no bar: the rate was filled in from elsewhere (calibration.empty_bin).
             rate, words = (row["r_pos"], f"{row['r_pos']:.3f}") if entries else (0.0, "-")

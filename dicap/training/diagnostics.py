@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dicap.calibration.rates import Rates, count_bins, curve_error, estimate_rates, log_losses, pieces, pooled
+from dicap.calibration.rates import Rates, count_bins, curve_error, estimate_rates, log_losses, pieces
 from dicap.calibration.thresholds import PseudoLabels
 from dicap.methods.base import Refresh
 from dicap.metrics.ranking import mean_average_precision
@@ -43,12 +43,12 @@ class Diagnostics:
         free = torch.from_numpy(~np.isin(rows, experiment.roles.est))
         return Diagnostics(y, known & free, experiment.settings.calibration.bins)
 
-    def optimal(self, p: Tensor, bins: int, *, per_class: bool = False) -> tuple[Tensor, Tensor] | None:
-        """The true rate and the number of entries of every bin, (K,) or (C, K) each; None without hidden labels.
+    def optimal(self, p: Tensor, bins: int) -> tuple[Tensor, Tensor] | None:
+        """The true rate and the number of entries of every bin, (K,) each; None without hidden labels.
 
         The rate of a bin without entries is NaN: nothing is true of it.
         """
-        counts = self._counted(p, bins, per_class=per_class)
+        counts = self._counted(p, bins)
         return None if counts is None else (counts[0] / (counts[0] + counts[1]), counts[0] + counts[1])
 
     def summary(self, refresh: Refresh) -> dict[str, float]:
@@ -67,13 +67,11 @@ class Diagnostics:
         row["weight_pos"], row["weight_pos_sd"] = _mean_and_deviation(pseudo, 1)
         row["weight_neg"], _ = _mean_and_deviation(pseudo, 0)
         if refresh.rates is not None:
-            estimated = refresh.rates.r_pos.cpu()
-            counts = self._counted(pseudo.confidence, self._bins, per_class=estimated.ndim == 2)
+            estimated, counts = refresh.rates.cpu(), self._counted(pseudo.confidence, self._bins)
             row["curve_error"] = row["log_loss"] = row["excess_log_loss"] = math.nan
             if counts is not None:
-                row["curve_error"] = curve_error(*pooled(estimated, estimate_rates(*counts).r_pos, counts[0] + counts[1]))
-                of_all = counts if estimated.ndim == 1 else tuple(n.sum(0) for n in counts)
-                stated, best = self._log_losses(pseudo.confidence, refresh.rates.cpu(), estimate_rates(*of_all, anchor="centre"))
+                row["curve_error"] = curve_error(estimated.r_pos, estimate_rates(*counts).r_pos, counts[0] + counts[1])
+                stated, best = self._log_losses(pseudo.confidence, estimated, estimate_rates(*counts, anchor="centre"))
                 row["log_loss"], row["excess_log_loss"] = stated, stated - best
         if self._truly.any():
             chosen, right = {1: 0, 0: 0}, {1: 0, 0: 0}
@@ -84,9 +82,9 @@ class Diagnostics:
             row["precision_pos"], row["precision_neg"] = (_share(right[value], chosen[value]) for value in (1, 0))
         return row
 
-    def _counted(self, p: Tensor, bins: int, *, per_class: bool) -> tuple[Tensor, Tensor] | None:
+    def _counted(self, p: Tensor, bins: int) -> tuple[Tensor, Tensor] | None:
         """n_pos and n_neg of every bin by the hidden labels, see `count_bins`; None without such labels."""
-        counts = [count_bins(part, y, bins, per_class=per_class) for part, y in self._compared(p)]
+        counts = [count_bins(part, y, bins) for part, y in self._compared(p)]
         if not counts:
             return None
         n_pos, n_neg = (torch.stack(parts).sum(0) for parts in zip(*counts, strict=True))

@@ -13,17 +13,15 @@ from dicap.methods.base import Phase, Refresh
 from dicap.training.diagnostics import Diagnostics
 from dicap.training.experiment import Experiment
 
-# (N, C) confidences and K -> the true rate and the number of entries of every bin, (K,) or (C, K); None without hidden labels.
-Optimal = Callable[..., tuple[Tensor, Tensor] | None]  # (confidence, bins, per_class=...), see Diagnostics.optimal
+# (N, C) confidences and K -> the true rate and the number of entries of every bin, (K,) each; None without hidden labels.
+Optimal = Callable[[Tensor, int], tuple[Tensor, Tensor] | None]  # see Diagnostics.optimal
 
 
 def record(refresh: Refresh, folder: Path, epoch: int, *, ids: np.ndarray, classes: list[str], optimal: Optimal) -> None:
     """Write `<folder>/{weights,thresholds,pseudo_labels}/epoch-NNN.parquet` for what the method has."""
     pseudo = refresh.pseudo
     if refresh.rates is not None:
-        r_pos = refresh.rates.r_pos  # (K,) or (C, K)
-        true = optimal(pseudo.confidence, r_pos.shape[-1], per_class=r_pos.ndim == 2)
-        write_weights(_weights(refresh.rates, classes, true), folder, epoch)
+        write_weights(_weights(refresh.rates, optimal(pseudo.confidence, len(refresh.rates.r_pos))), folder, epoch)
     if refresh.thresholds is not None:
         t = refresh.thresholds
         columns = {"class": classes} | {
@@ -41,17 +39,15 @@ def record_first(experiment: Experiment, refresh: Refresh, phase: Phase, folder:
     return diagnostics.summary(refresh)
 
 
-def _weights(rates: Rates, classes: list[str], optimal: Any) -> dict[str, Any]:
-    bins = rates.r_pos.shape[-1]
-    tables = 1 if rates.r_pos.ndim == 1 else len(rates.r_pos)
-    k = np.tile(np.arange(bins), tables)
+def _weights(rates: Rates, optimal: tuple[Tensor, Tensor] | None) -> dict[str, Any]:
+    bins = len(rates.r_pos)
+    k = np.arange(bins)
     columns: dict[str, Any] = {"bin": k, "left": k / bins, "right": (k + 1) / bins}
     for name in ("n_pos", "n_neg"):
-        columns[name] = getattr(rates, name).cpu().numpy().ravel().astype(np.int64)
+        columns[name] = getattr(rates, name).cpu().numpy().astype(np.int64)
     for name in ("r_pos", "r_neg"):
-        columns[name] = getattr(rates, name).cpu().numpy().ravel()
-    columns["optimal_r_pos"], columns["optimal_n"] = [None] * len(k), [None] * len(k)
+        columns[name] = getattr(rates, name).cpu().numpy()
+    columns["optimal_r_pos"], columns["optimal_n"] = [None] * bins, [None] * bins
     if optimal is not None:
-        columns["optimal_r_pos"] = optimal[0].cpu().numpy().ravel()
-        columns["optimal_n"] = optimal[1].cpu().numpy().ravel().astype(np.int64)
-    return ({"class": np.repeat(classes, bins)} if tables > 1 else {}) | columns
+        columns["optimal_r_pos"], columns["optimal_n"] = optimal[0].cpu().numpy(), optimal[1].cpu().numpy().astype(np.int64)
+    return columns

@@ -13,7 +13,6 @@ from hypothesis.extra import numpy as arrays
 from dicap.calibration import rates as calibration
 from dicap.calibration.rates import (
     Rates,
-    between_knots,
     correctness_weight,
     count_bins,
     curve_error,
@@ -53,7 +52,6 @@ def test_counts_of_known_entries_equal_a_loop(bins):
     for i, c in torch.nonzero(y >= 0).tolist():
         expected[1 - y[i, c], c, min(math.floor(p[i, c] * bins), bins - 1)] += 1
     assert torch.equal(torch.stack(count_bins(p, y, bins)).float(), expected.sum(1))
-    assert torch.equal(torch.stack(count_bins(p, y, bins, per_class=True)).float(), expected)
 
 
 # -- rates ------------------------------------------------------------------------------------------------
@@ -62,18 +60,6 @@ def test_counts_of_known_entries_equal_a_loop(bins):
 def test_eps_is_what_the_specification_says():
     r = estimate_rates(torch.ones(1).double(), torch.zeros(1).double()).r_pos
     assert r.item() == pytest.approx(1 - 1e-8, abs=1e-12, rel=0)
-
-
-@pytest.mark.parametrize("empty_bin", ["interpolate", "zero"])
-def test_a_table_of_rates_per_class_is_that_of_each_class_alone(empty_bin):
-    rng = np.random.default_rng(7)
-    n_pos, n_neg = (torch.from_numpy(rng.integers(0, 3, (6, 9)) * (rng.random((6, 9)) < 0.5)).double() for _ in range(2))
-    n_pos[0], n_neg[0] = 0, 0  # a class nobody has entries for
-    n_pos[1, :3], n_neg[1, :3], n_pos[1, 7:], n_neg[1, 7:] = 0, 0, 0, 0
-    whole = estimate_rates(n_pos, n_neg, empty_bin=empty_bin)
-    assert whole.r_pos.shape == (6, 9)
-    for c in range(6):
-        assert torch.equal(whole.r_pos[c], estimate_rates(n_pos[c], n_neg[c], empty_bin=empty_bin).r_pos)
 
 
 def slow_fill(rates, seen):
@@ -154,19 +140,6 @@ def test_policies():
         assert w[0].tolist() == pytest.approx([0.9, 0.8, 0.0])
 
 
-@given(
-    st.lists(st.floats(0.01, 1), min_size=1, max_size=9),
-    st.lists(st.floats(0, 1), min_size=9, max_size=9),
-    probabilities,
-)
-def test_rates_between_knots_are_numpys(steps, values, p):
-    knots = np.cumsum(steps) / sum(steps)  # they need not reach 0 and 1: beyond the ends the end's rate holds
-    rows = np.stack([np.roll(values[: len(knots)], c) for c in range(p.shape[1])])
-    found = between_knots(*map(torch.from_numpy, (p, knots, rows)))
-    for c in range(p.shape[1]):
-        np.testing.assert_allclose(found[:, c].numpy(), np.interp(p[:, c], knots, rows[c]), atol=1e-9)
-
-
 @pytest.mark.parametrize("anchor", ANCHORS)
 def test_a_rate_beside_a_knot_leaves_the_probabilities_by_no_rounding(anchor):
     for bins in range(2, 60):
@@ -227,8 +200,7 @@ def test_pieces_of_the_rows_change_nothing(monkeypatch, entries):
     def results():
         rates = estimate_rates(*count_bins(p, y, K))
         label = hard_labels(p, thresholds)
-        by_class = count_bins(p, y, K, per_class=True)
-        return [*rates[:3], label, in_pieces(rates.at, p), *by_class]
+        return [*rates[:3], label, in_pieces(rates.at, p)]
 
     whole = results()
     monkeypatch.setattr(calibration, "ENTRIES", entries)

@@ -15,7 +15,6 @@ from dicap.calibration.ranks import curve_by_rank
 from dicap.calibration.rates import count_bins, log_losses
 from dicap.calibration.thresholds import dual_thresholds
 from dicap.frozen.folds import assign_folds
-from dicap.frozen.logistic import class_shares, rates_of_classes
 from dicap.losses import asymmetric_loss, binary_cross_entropy
 from dicap.methods import rules
 from dicap.methods.base import reduced
@@ -128,30 +127,25 @@ EVERYTHING = {
     "asl": lambda p, y, u: asymmetric_loss(torch.logit(p), y),
     "bce": lambda p, y, u: binary_cross_entropy(torch.logit(p), y),
     "bins": lambda p, y, u: torch.stack(count_bins(p, y, 4)),
-    "bins of classes": lambda p, y, u: torch.stack(count_bins(p, y, 4, per_class=True)).movedim(1, -1),
     "midrange": lambda p, y, u: torch.stack(dual_thresholds(p, y)[:4]),
     "quota": lambda p, y, u: rules.quota(u, y)[0],
     "metric": lambda p, y, u: rules.metric_thresholds(p, y)[0].tau_pos,
     "matched": lambda p, y, u: torch.tensor(rules.matched_threshold(p, y)),
     "top k": lambda p, y, u: torch.tensor(rules.default_k(y, "table")),
     "seen": lambda p, y, u: rules.seen(y),
-    "class_score": lambda p, y, u: torch.from_numpy(
-        rates_of_classes(p.numpy(), y.numpy(), u.numpy(), class_shares(y.numpy()))[1]
-    ),
     "groups": lambda p, y, u: torch.from_numpy(np.stack(curve_by_rank(p.numpy(), y.numpy()))),
     "log loss": lambda p, y, u: log_losses(p, y).mean(),
     "precision": lambda p, y, u: torch.from_numpy(average_precision(p.numpy(), y.numpy())),
     "interval": lambda p, y, u: torch.tensor(map_interval(p.numpy(), y.numpy())),
     "answers": lambda p, y, u: answers(p.numpy(), y.numpy()),
     "threshold": lambda p, y, u: torch.tensor(best_threshold(p.numpy(), y.numpy()) or 0.0),
-    "shares": lambda p, y, u: torch.from_numpy(class_shares(y.numpy())),
     "prior": lambda p, y, u: torch.from_numpy(prior_of(y.numpy())),
     "surprise": lambda p, y, u: torch.from_numpy(review.entry_surprise(p.numpy(), y.numpy())),
     "out of fold": lambda p, y, u: torch.from_numpy(review.out_of_fold(p.float().numpy(), y.numpy())),
 }
 
 OF_ALL = ("bins", "matched", "groups", "log loss", "answers", "threshold")
-OF_EACH_CLASS = ("bins of classes", "midrange", "quota", "metric", "seen", "shares", "prior")
+OF_EACH_CLASS = ("midrange", "quota", "metric", "seen", "prior")
 
 
 @pytest.mark.parametrize("name", OF_ALL)
@@ -163,7 +157,7 @@ def test_all_known_entries_in_a_row_say_the_same(name, seed):
     torch.testing.assert_close(EVERYTHING[name](p, y, None), EVERYTHING[name](p[known][:, None], y[known][:, None], None))
 
 
-@pytest.mark.parametrize("name", [*OF_EACH_CLASS, "class_score"])
+@pytest.mark.parametrize("name", OF_EACH_CLASS)
 @settings(max_examples=5)
 @given(seed=st.integers(0, 1000))
 def test_the_known_entries_of_a_class_alone_say_the_same(name, seed):
@@ -172,8 +166,7 @@ def test_the_known_entries_of_a_class_alone_say_the_same(name, seed):
         known = y[:, c] >= 0
         alone = EVERYTHING[name](p[known, c, None], y[known, c, None], u[:, [c]])
         torch.testing.assert_close(EVERYTHING[name](p[:, [c]], y[:, [c]], u[:, [c]]), alone)
-        if name in OF_EACH_CLASS:
-            torch.testing.assert_close(EVERYTHING[name](p, y, u)[..., c], alone[..., 0])
+        torch.testing.assert_close(EVERYTHING[name](p, y, u)[..., c], alone[..., 0])
 
 
 @pytest.mark.parametrize("name", EVERYTHING)

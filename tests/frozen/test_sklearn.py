@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from dicap.frozen.recommended import FOLDS, POWER
+from dicap.frozen.recommended import FOLDS
 from dicap.frozen.solver import solve
 from dicap.sklearn import DiCaPClassifier, LabelledKFold
 
@@ -196,7 +196,7 @@ def test_a_feature_that_counts_as_constant_though_it_varies_is_named():
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("C", 0), ("C", "some"), ("features", "roots"), ("pseudo_weight", 1.5), ("neighbours", -1), ("folds", 1), ("power", 0)],
+    [("C", 0), ("C", "some"), ("features", "roots"), ("pseudo_weight", 1.5), ("neighbours", -1), ("folds", 1)],
 )
 def test_bad_parameters_are_named_with_their_value(name, value):
     x, y, _, _ = world()
@@ -213,7 +213,7 @@ def test_parameters_are_settings_with_the_recommended_values():
     from dicap.settings import known_keys
 
     place = dict.fromkeys(("C", "features", "pseudo_weight", "neighbours"), "linear")
-    fixed = {"folds": FOLDS, "power": POWER}
+    fixed = {"folds": FOLDS}
     recommended = YAML(typ="safe").load((Path(__file__).parents[2] / "configs" / "recommended.yaml").read_text())
     ours = DiCaPClassifier().get_params()
     assert set(place) | set(fixed) == set(ours) - {"random_state"}

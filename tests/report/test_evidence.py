@@ -4,7 +4,6 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from hypothesis import given
@@ -36,28 +35,6 @@ def test_histograms_against_a_loop(entries):
 def test_bins_of_figures_are_those_of_the_rates(values, bins):
     array = np.array(values, np.float32)
     assert evidence.bin_of(array, bins).tolist() == bin_index(torch.from_numpy(array), bins).tolist()
-
-
-def test_tables_of_classes_are_pooled_by_their_entries():
-    frame = pd.DataFrame(
-        {
-            "class": ["a", "b", "a", "b"],
-            "bin": [0, 0, 1, 1],
-            "left": [0.0, 0.0, 0.5, 0.5],
-            "right": [0.5, 0.5, 1.0, 1.0],
-            "n_pos": [1, 3, 0, 0],
-            "n_neg": [9, 7, 0, 0],
-            "r_pos": [0.1, 0.3, 0.4, 0.8],
-            "r_neg": [0.9, 0.7, 0.6, 0.2],
-            "optimal_r_pos": [0.2, 0.4, 1.0, np.nan],
-            "optimal_n": [10.0, 30.0, 2.0, 0.0],
-        }
-    )
-    pooled = evidence.pool_classes(frame)
-    assert pooled["r_pos"].tolist() == pytest.approx([(1 + 9) / 40, 0.4]), "over the hidden entries, like the optimal rate"
-    assert pooled["optimal_r_pos"].tolist() == pytest.approx([(2 + 12) / 40, 1.0])
-    alone = evidence.pool_classes(frame.assign(optimal_r_pos=np.nan, optimal_n=np.nan))
-    assert alone["r_pos"].tolist() == pytest.approx([4 / 20, 0.6]), "over D_est's entries; the mean where there are none"
 
 
 def test_examples_are_the_surest_of_each_kind():

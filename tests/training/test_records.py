@@ -61,15 +61,8 @@ def refresh():
     p = torch.from_numpy(rng.random((N, C)).astype(np.float32))
     label = torch.from_numpy(rng.integers(-1, 2, (N, C)).astype(np.int8))
     weight = torch.from_numpy(rng.random((N, C)).astype(np.float32))
-    rates, one = rates_of(n_pos, n_neg, torch.tensor([0.2, 0.5, 0.7, 0.9]).double()), torch.tensor(1)
+    rates, one = Rates(n_pos, n_neg, torch.tensor([0.2, 0.5, 0.7, 0.9]).double()), torch.tensor(1)
     return Refresh(PseudoLabels(p, label, weight), rates, thresholds, one, one)
-
-
-def rates_of(n_pos, n_neg, r_pos):
-    """Rates of bins, at their left edges; of a table per class as a curve per class."""
-    if r_pos.ndim == 1:
-        return Rates(n_pos, n_neg, r_pos)
-    return Rates(n_pos, n_neg, r_pos, knots=torch.arange(K).double() / K, at_knots=r_pos)
 
 
 def counted():
@@ -88,23 +81,16 @@ def slow_optimal(refresh, labels):
     return pos, total
 
 
-def by_class(refresh):
-    """The same with a curve per class."""
-    return refresh._replace(rates=rates_of(torch.ones(C, K).double(), torch.zeros(C, K).double(), torch.rand(C, K).double()))
-
-
-@pytest.mark.parametrize("per_class", [False, True])
-def test_what_is_written_of_an_epoch_is_what_it_trained_on_and_what_hidden_labels_say(refresh, labels, tmp_path, per_class):
-    refresh, ids, known = by_class(refresh) if per_class else refresh, list("abcdefghi"), diagnostics_of(labels)
+def test_what_is_written_of_an_epoch_is_what_it_trained_on_and_what_hidden_labels_say(refresh, labels, tmp_path):
+    ids, known = list("abcdefghi"), diagnostics_of(labels)
     record(refresh, tmp_path, 3, ids=np.array(ids, dtype=object), classes=["x", "y", "z"], optimal=known.optimal)
     frame = pd.read_parquet(tmp_path / "weights")
-    assert frame["epoch"].unique().tolist() == [3] and len(frame) == (C * K if per_class else K)
-    assert frame["bin"].tolist() == [0, 1, 2, 3] * (C if per_class else 1)
-    assert frame["left"].tolist()[:K] == [0, 0.25, 0.5, 0.75] and frame["right"].tolist()[:K] == [0.25, 0.5, 0.75, 1]
-    assert ("class" in frame) == per_class and (not per_class or frame["class"].tolist() == [c for c in "xyz" for _ in range(K)])
+    assert frame["epoch"].unique().tolist() == [3]
+    assert frame["bin"].tolist() == [0, 1, 2, 3]
+    assert frame["left"].tolist() == [0, 0.25, 0.5, 0.75] and frame["right"].tolist() == [0.25, 0.5, 0.75, 1]
     for name in ("n_pos", "n_neg", "r_pos", "r_neg"):
-        np.testing.assert_array_equal(frame[name], getattr(refresh.rates, name).numpy().ravel())
-    pos, total = (table.ravel() if per_class else table.sum(0) for table in slow_optimal(refresh, labels))
+        np.testing.assert_array_equal(frame[name], getattr(refresh.rates, name).numpy())
+    pos, total = (table.sum(0) for table in slow_optimal(refresh, labels))
     assert frame["optimal_n"].tolist() == total.tolist()
     seen = total > 0
     assert frame["optimal_r_pos"].notna().tolist() == seen.tolist()
@@ -125,11 +111,10 @@ def test_what_is_written_of_an_epoch_is_what_it_trained_on_and_what_hidden_label
     assert error == pytest.approx(known.summary(refresh)["curve_error"], abs=1e-6), "the history says the same"
 
 
-@pytest.mark.parametrize("per_class", [False, True])
-def test_of_a_bin_without_hidden_labels_no_true_rate_is_stored_or_drawn(refresh, labels, tmp_path, per_class):
+def test_of_a_bin_without_hidden_labels_no_true_rate_is_stored_or_drawn(refresh, labels, tmp_path):
     p = refresh.pseudo.confidence
     refresh = refresh._replace(pseudo=refresh.pseudo._replace(confidence=torch.where(p < 0.5, p / 2, 0.5 + (p - 0.5) / 2)))
-    refresh, known = by_class(refresh) if per_class else refresh, diagnostics_of(labels)
+    known = diagnostics_of(labels)
     record(refresh, tmp_path, 0, ids=np.array(list("abcdefghi"), object), classes=["x", "y", "z"], optimal=known.optimal)
     stored = read_parquet(artifacts.epoch_file(tmp_path, "weights", 0))
     assert stored["optimal_r_pos"].is_valid().to_pylist() == [n > 0 for n in stored["optimal_n"].to_pylist()]
@@ -177,9 +162,7 @@ def test_without_hidden_labels_the_optimal_columns_are_null(refresh, labels, tmp
     assert math.isnan(summary["curve_error"]) and "precision_pos" not in summary
 
 
-@pytest.mark.parametrize("per_class", [False, True])
-def test_the_summary_equals_loops(refresh, labels, per_class):
-    refresh = by_class(refresh) if per_class else refresh
+def test_the_summary_equals_loops(refresh, labels):
     row = diagnostics_of(labels).summary(refresh)
     label = refresh.pseudo.label.numpy()
     for name, value in (("pos", 1), ("neg", 0), ("uncertain", -1)):
@@ -197,7 +180,7 @@ def test_the_summary_equals_loops(refresh, labels, per_class):
         chosen = [labels[i, c] == value for i in counted() for c in range(C) if label[i, c] == value]
         assert row[f"precision_{name}"] == pytest.approx(sum(chosen) / len(chosen))
     pos, total = slow_optimal(refresh, labels)
-    stated = np.broadcast_to(refresh.rates.r_pos, (C, K)) * total
+    stated = refresh.rates.r_pos.numpy() * total
     assert row["curve_error"] == pytest.approx(np.abs((stated - pos).sum(0)).sum() / total.sum(), abs=1e-6)
     stated, best = slow_log_losses(refresh, labels)
     assert row["log_loss"] == pytest.approx(stated, abs=1e-6)
@@ -213,7 +196,7 @@ def slow_log_losses(refresh, labels):
     for i in counted():
         for c in range(C):
             p = float(refresh.pseudo.confidence[i, c])
-            ours = np.interp(p, np.arange(K) / K, np.broadcast_to(refresh.rates.r_pos, (C, K))[c])
+            ours = np.interp(p, np.arange(K) / K, refresh.rates.r_pos)
             best = np.interp(p, (np.arange(K) + 0.5) / K, optimal)
             rates = [min(max(r, 1e-4), 1 - 1e-4) for r in (ours, best)]
             losses.append([-math.log(r if labels[i, c] else 1 - r) for r in rates])
@@ -227,10 +210,8 @@ def test_precision_of_labels_nobody_got_is_not_a_number(refresh, labels):
     assert math.isnan(row["weight_pos"]) and math.isnan(row["weight_pos_sd"]) and not math.isnan(row["weight_neg"])
 
 
-@pytest.mark.parametrize("per_class", [False, True])
 @pytest.mark.parametrize("rows", [1, 4])
-def test_counted_block_by_block_the_summary_is_the_same(refresh, labels, monkeypatch, rows, per_class):
-    refresh = by_class(refresh) if per_class else refresh
+def test_counted_block_by_block_the_summary_is_the_same(refresh, labels, monkeypatch, rows):
     whole = diagnostics_of(labels).summary(refresh)
     monkeypatch.setattr(rates, "ENTRIES", rows * C)
     assert diagnostics_of(labels).summary(refresh) == pytest.approx(whole, rel=1e-12)

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from dicap.calibration.evidence import Evidence
 from dicap.calibration.quota import quota_of
-from dicap.calibration.rates import Rates, between_knots, bin_index, count_bins, pieces
+from dicap.calibration.rates import Rates, bin_index, count_bins, estimate_rates, pieces
 from dicap.calibration.thresholds import PseudoLabels
 from dicap.frozen import recommended
+from dicap.frozen.class_curves import ClassCurves
 from dicap.frozen.crossfit import scores_out_of_fold, solve_teachers
 from dicap.frozen.loops.solved import Problem, Students, chosen_loss_weight, record_choice
 from dicap.frozen.recommended import PART, Fit, Labels
@@ -99,42 +99,29 @@ def refresh_of(problem: Problem, labels: Labels) -> Refresh:
     n, y = len(problem.y), torch.from_numpy(problem.y)
     p, label, weight = (torch.from_numpy(part[n:]) for part in (labels.scores, labels.label, labels.weight))
     rates = None
-    if len(p):
+    if labels.curves is not None:
         p_labelled, bins = torch.from_numpy(labels.scores[:n]), problem.experiment.settings.calibration.bins
-        rates = recorded_rates(labels.knots, labels.rates, p_labelled, y, p, bins=bins)
+        rates = recorded_rates(labels.curves, p_labelled, y, p, bins=bins)
     thresholds = thresholds_of(labels.quota)
     guarded = ((thresholds.n_pos == 0) | (thresholds.n_neg == 0)).sum()
     return Refresh(PseudoLabels(p, label, weight), rates, thresholds, thresholds.crossed.sum(), guarded)
 
 
-def recorded_rates(knots: NDArray, rates: NDArray, p: Tensor, y: Tensor, p_unlabelled: Tensor, *, bins: int = 20) -> Rates:
-    """Curves with, per class and bin, the counts of labelled entries and the mean rate of unlabelled ones.
-
-    A curve that is steep within a bin is far from that mean at the bin's centre.
+def recorded_rates(curves: ClassCurves, p: Tensor, y: Tensor, p_unlabelled: Tensor, *, bins: int = 20) -> Rates:
+    """The curves of all classes as one table of bins: counts of labelled entries, and the mean rate of unlabelled ones.
 
     Args:
-        knots: (G,) confidences; rates: (C, G) of `dicap.frozen.logistic.rates_of_classes`.
-        p, y: (N, C) confidences and labels that the curves were learnt on, y below 0 where unknown.
+        curves: P(y = 1 | p) of each class.
+        p, y: (N, C) confidences and labels that they were learnt on, y below 0 where unknown.
         p_unlabelled: (N_u, C) confidences of the unlabelled images.
     """
-    at, rate = torch.from_numpy(knots), torch.from_numpy(rates)
-    n_pos, n_neg = count_bins(p, y, bins, per_class=True)
-    return Rates(n_pos, n_neg, _mean_of_bins(at, rate, p_unlabelled, bins), knots=at, at_knots=rate)
-
-
-def _mean_of_bins(knots: Tensor, rates: Tensor, p: Tensor, bins: int) -> Tensor:
-    """Mean rate of the entries of each class and bin, (C, K) float64; of a bin without entries, the rate at its centre."""
-    centres = ((torch.arange(bins, device=p.device, dtype=torch.float64) + 0.5) / bins).unsqueeze(1)  # (K, 1)
-    centre = between_knots(centres.expand(-1, p.shape[1]), knots, rates).T.contiguous()  # (C, K)
-    table = torch.arange(p.shape[1], device=p.device) * bins  # where each class's bins begin
-    total = torch.zeros(centre.numel(), dtype=torch.float64, device=p.device)
-    entries = torch.zeros(centre.numel(), dtype=torch.int64, device=p.device)
-    for some in pieces(p):
-        index = (bin_index(p[some], bins) + table).reshape(-1)
-        total.index_add_(0, index, between_knots(p[some], knots, rates).reshape(-1))
-        entries += torch.bincount(index, minlength=len(total))
-    total, entries = total.reshape(centre.shape), entries.reshape(centre.shape)
-    return torch.where(entries > 0, total / entries.clamp_min(1), centre)
+    total, entries = torch.zeros(bins, dtype=torch.float64), torch.zeros(bins, dtype=torch.float64)
+    for some in pieces(p_unlabelled):
+        index = bin_index(p_unlabelled[some], bins).reshape(-1)
+        total += torch.bincount(index, torch.from_numpy(curves.at(p_unlabelled[some].numpy())).reshape(-1), bins)
+        entries += torch.bincount(index, minlength=bins)
+    n_pos, n_neg = count_bins(p, y, bins)
+    return estimate_rates(total, entries - total, anchor="centre")._replace(n_pos=n_pos, n_neg=n_neg)
 
 
 def evidence_out_of_fold(problem: Problem, heads: Solution) -> Evidence:

@@ -31,7 +31,7 @@ from dicap.settings.resolve import TEMPLATE, change_settings
 
 LABELS, HELD = "labels.parquet", ".dicap-lock"  # Parquet, which tells a missing value from the text NA
 # How the labels are to be read has to be known before they are: options of `init-data` by these names.
-READING = tuple(key for key in Own.model_fields if key not in ("added", "new_classes"))
+READING = tuple(key for key in Own.model_fields if key not in ("added", "new_classes", "names"))
 FILES = ("weights_file", "own.unlabeled_root")  # settings whose relative paths are the caller's
 
 

@@ -64,6 +64,7 @@ class Listing:
         notes: lines a user should know.
         joined: whether the labels of one image stand in several rows in any case.
         moved: whether the names are those of another machine, even where some are found here.
+        literal: whether a missing value is no text, so that the text `NA` is a name.
     """
 
     rows: list[Row]
@@ -71,6 +72,7 @@ class Listing:
     notes: list[str] = field(default_factory=list)
     joined: bool = False
     moved: bool = False
+    literal: bool = False
 
 
 def to_raw(root: Path, listing: Listing, own: Own) -> RawSet:

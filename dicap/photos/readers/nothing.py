@@ -16,6 +16,7 @@ NOTHING = re.compile(
     r"|nada|nessun[oa]|niente|nenhuma?|geen|niets|onbekend|ingen|brak|нет|无|無|没有|未知|なし|不明|없음",
     re.IGNORECASE,
 )
+MISSING = re.compile(r"<?n/?a>?|#n/a|nan|nil|null|none", re.IGNORECASE)  # what programs write for a missing value
 NUMBER = re.compile(r"[-+]?\d+([.,]\d+)?")
 CODED = re.compile(r"-?[01](\W*[01])*|true|false|yes|no", re.IGNORECASE)  # 0 and 1, or a list of them
 SCORED = re.compile(r"[:=@(\[|\s_-]\s*(0?[.,]\d+|1[.,]0+|\d+([.,]\d+)?\s*%)[)\]]?$")  # of a model: `cat:0.9`
@@ -28,7 +29,7 @@ def with_words(listing: Listing, own: Own) -> Listing:
         DataError: it is not said, or such a word stands beside a name.
     """
     names = {name for row in listing.rows if row.split != "unlabeled" for name in row.labels or ()}
-    nothing = {name for name in names if says_nothing(name, names)}
+    nothing = {name for name in names if says_nothing(name, names) and not (listing.literal and MISSING.fullmatch(name))}
     odd, what = nothing, "an empty cell, or does it say that there is none?"
     table = own.format in (None, "table")
     if table and (more := names - nothing):

@@ -45,7 +45,7 @@ def read(root: Path, own: Own) -> Listing:
     if own.absent and gone and not gone & names:
         raise DataError(f"{sheet.path}: column absent: {min(gone)!r} is no label of any row, nor is any other name; correct it")
     source = {"table": ", ".join(files), "sha256": sha256(sheet.path), "read": roles_of(own)}
-    return Listing(rows, source, notes)
+    return Listing(rows, source, notes, literal=sheet.literal)
 
 
 def roles_of(own: Own) -> dict[str, str]:

@@ -3,13 +3,15 @@
 import json
 
 import pytest
+from click.testing import CliRunner
 
-from dicap.errors import DataError
+from dicap.errors import DataError, SettingsError
 from dicap.photos.readers.read import added_before, content_mark, read
 from dicap.photos.survey import survey
 from dicap.settings import Own
 from photos.awkward import coco, label_studio, looked_at, picture, pictures
 from photos.test_questions import CATDOG, LISTED, MEANT, NAMES, ONE_HOT, asked, labels_of, write
+from stages.photos import init_data, suggest
 
 PETS = {name: pets or {"cat"} for name, pets in MEANT.items()}
 
@@ -219,3 +221,13 @@ def test_a_remedy_is_one_that_can_be_followed(tmp_path, rows, files, match):
             looked_at(tmp_path, Own(test_share=0.3))
     if not match or "--ignore" in match:
         assert labels_of(asked(tmp_path)[0]) == MEANT
+
+
+def test_what_cannot_be_meant_is_refused_before_anything_is_done(tmp_path):
+    (tmp_path / "params.yaml").write_text("own: 3\n")
+    with pytest.raises(SettingsError, match="own: found 3, expected a section"):
+        init_data._added(tmp_path / "params.yaml", tmp_path, None)
+    said = CliRunner().invoke(suggest.command, [str(tmp_path), "--out", str(tmp_path)])
+    assert "is the folder of the photographs" in str(said.exception or said.output) and list(tmp_path.iterdir()) == [
+        tmp_path / "params.yaml"
+    ]

@@ -227,7 +227,7 @@ class Labels:
 
         Blanks, dashes and other marks that names hold may separate where each part is a name of its own or, of a blank and
         without a `;` anywhere, a part of another name too; any other mark where no cell holds a `;`, or one part is a name; a
-        comma and its like in any case.
+        comma and its like in any case, unless a name that is certain holds it.
         """
         rows: dict[str, int] = {}
         for row, text in texts.items():
@@ -235,6 +235,7 @@ class Labels:
                 rows.setdefault(text, row)
         names = {part.strip() for text in rows for part in text.split(";")} | self._known
         separated = any(";" in text for text in rows)
+        held = "".join([*self._known, *(text for text in rows if ";" in text)])  # names that are certain
         marks = {letter for name in names for letter in name if unicodedata.category(letter)[0] not in "LNMC"} - {";"}
         for mark in sorted(marks, key=lambda mark: (mark in WITHIN, mark)):
             pieces = Counter(piece for name in names for piece in {part.strip() for part in name.split(mark)})
@@ -243,7 +244,7 @@ class Labels:
                 if mark not in text.strip(mark) or ";" in text or text in self._known:
                     continue
                 known = [part.strip() in parts for part in text.split(mark) if part.strip()]
-                if all(known) or (mark not in WITHIN and (not separated or mark in BETWEEN or any(known))):
+                if all(known) or (mark not in WITHIN and (not separated or (mark in BETWEEN and mark not in held) or any(known))):
                     shown = text if len(text) <= 60 else f"{text[:57]}..."
                     raise self._sheet.error(
                         row,

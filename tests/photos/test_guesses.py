@@ -103,7 +103,7 @@ def test_in_a_split_of_which_nothing_is_said_nobody_looked(tmp_path, form):
         with pytest.raises(DataError, match=r"own\.empty to none or to unlabeled"):
             looked_at(tmp_path, Own())
     options = {"empty": "unlabeled"} if form == "zeros" else {}
-    found = labels_of(looked_at(tmp_path, Own(test_share=0.3, attributes="classes", **options)))
+    found = labels_of(looked_at(tmp_path, Own.model_validate({"test_share": 0.3, "attributes": "classes"} | options)))
     if form != "coco":
         assert found == {name: pets if name in train else None for name, pets in MEANT.items()}
     assert all(labels is None for name, labels in found.items() if name in ("test/d.png", "test/f.png"))
@@ -139,7 +139,7 @@ def test_a_class_that_comes_after_init_data_is_a_question(tmp_path, form):
         write(tmp_path, [["image", "labels"], *LISTED[:-1], [NAMES[-1], "inbox"]])
     with pytest.raises(DataError, match=r"'inbox': no such class was there when init-data looked.* init-data .* again"):
         read(found.root, own)
-    assert "inbox" in survey(tmp_path, Own())[1].names
+    assert "inbox" in (survey(tmp_path, Own())[1].names or ())
 
 
 @pytest.mark.parametrize("word", ["none", "Nothing", "--", "?", "unknown", "n/a", "NA", "0", "sin", "kein"])
@@ -154,7 +154,7 @@ def test_words_for_none_are_classes_or_nothing_as_is_said(tmp_path, word, form):
     else:
         label_studio({name: chosen(what=pets) for name, pets in shown.items()}, NAMES)(tmp_path)
     for words, meant in (("auto", {word}), ("class", {word}), ("none", set()), ("empty", None)):
-        options = Own(test_share=0.3, words=words)
+        options = Own.model_validate({"test_share": 0.3, "words": words})
         if words == "auto" and word != "sin":
             with pytest.raises(DataError, match=r"a class, or an empty cell, or .*own\.words class"):
                 looked_at(tmp_path, options)

@@ -76,6 +76,12 @@ def convert(
     return meta
 
 
+def check_files(raw: RawSet, destination: Path, max_rejected: float) -> None:
+    """Raise DataError as `convert` would, before anything is replaced, for the images that are missing."""
+    paths = enumerate(getattr(raw.images, "paths", ()))
+    _judge(raw, {row: "missing" for row, path in paths if not path.is_file()}, max_rejected, destination)
+
+
 def _store(known: Path, raw: RawSet, image_size: int, code: str) -> ContentStore:
     """The images that were made as these are to be made."""
     kind = f"{type(raw.images).__module__}.{type(raw.images).__qualname__}"

@@ -25,13 +25,13 @@ from dicap.files.locks import locked
 from dicap.models import SavedModel, load_model
 from dicap.photos.folder import Images
 from dicap.photos.predict import predict
-from dicap.photos.readers.understand import listed
+from dicap.photos.readers.listing import listed
 from dicap.settings import Own
 from dicap.settings.resolve import TEMPLATE, change_settings
 
 LABELS, HELD = "labels.parquet", ".dicap-lock"  # Parquet, which tells a missing value from the text NA
 # How the labels are to be read has to be known before they are: options of `init-data` by these names.
-READING = tuple(key for key in Own.model_fields if key not in ("added", "new_classes"))
+READING = tuple(key for key in Own.model_fields if key not in ("added", "new_classes", "names"))
 FILES = ("weights_file", "own.unlabeled_root")  # settings whose relative paths are the caller's
 
 

@@ -110,7 +110,8 @@ def survey(place: Path, options: Own) -> tuple[Survey, Own]:
     result.examples = [_example(item, raw.classes) for item in raw.items[:EXAMPLES]]
     result.ratio = _ratio(result)
     result.problems = list(_problems(result))
-    return result, options
+    by_name = kind != "table" or options.classes is None  # the heads of columns are the names
+    return result, options.model_copy(update={"names": raw.classes if by_name else None})
 
 
 def _unlisted(raw: RawSet, root: Path, options: Own) -> int:

@@ -43,9 +43,13 @@ class Own(Section):
         None, "format of the labels; null: labels.csv with columns image, labels and perhaps split"
     )
     files: list[str] | None = own(None, "label files, below data_root; null: labels.csv, or all files of the format")
-    image: str | None = own(None, "column of a table that names the images")
+    image: str | None = own(None, "column of a table, or key of a Label Studio task, that names the images")
     labels: str | None = own(None, "column of labels")
-    classes: list[str] | None = own(None, "columns of 0 and 1, one a class, where there is no column of labels")
+    classes: list[str] | None = own(
+        None,
+        "columns of 0 and 1, one a class, where there is no column of labels; of Label Studio the controls that hold classes",
+    )
+    names: list[str] | None = own(None, "names of the classes, where files say them: another name is refused; null: any name")
     split: str | None = own(None, "column of train, val, test, unlabeled")
     group: str | None = own(
         None, "column that groups photographs, such as a patient or a scene: a group stays on one side of every split"
@@ -55,9 +59,12 @@ class Own(Section):
     open: str | None = own(None, "column that is 1 where a row is not labelled")
     ignore: list[str] | None = own(None, "columns, file endings (.txt), files and folders without labels")
     rows: Literal["image", "label"] | None = own(None, "a row is an image, or one label of its image; null: an image")
-    separator: str = own("auto", "separator of names in a cell of a table; auto: `;`, and a question if another mark is possible")
-    words: Literal["auto", "class", "empty"] = own(
-        "auto", "meaning of NA, None or null alone in a cell of labels; auto: a question"
+    separator: str = own(
+        "auto", "separator of names in a cell of a table, beside `;`; auto: `;`, and a question if another mark is possible"
+    )
+    words: Literal["auto", "class", "none", "empty"] = own(
+        "auto",
+        "meaning of words such as NA, none or ? for a label: a class, none of the classes, an empty cell; auto: a question",
     )
     minus: Literal["auto", "absent", "unknown"] = own("auto", "meaning of -1; auto: a question")
     blank: Literal["auto", "absent", "unknown"] = own(

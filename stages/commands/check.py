@@ -7,9 +7,9 @@ import click
 
 from dicap import __version__
 from dicap.errors import SettingsError
-from dicap.settings import Resolved
-from dicap.settings.catalogue import NAMED_WEIGHTS
-from stages.support.common import params_option, resolve_and_warn
+from dicap.settings import Resolved, Settings
+from dicap.settings.catalogue import BUNDLED, NAMED_WEIGHTS
+from stages.support.common import DATA, params_option, resolve_and_warn
 from stages.support.terminal import finish
 
 REQUIREMENTS = Path("requirements.txt")  # written by `dicap-stage new`
@@ -19,7 +19,7 @@ ASKED = re.compile(r"^dicap==(\d+(?:\.\d+)*)\s*$", re.MULTILINE)
 @click.command("check")
 @params_option
 def command(params: Path) -> None:
-    """Check the settings, and name those that nothing reads.
+    """Check the settings and name those that nothing reads; check that labels can be read and photographs are there.
 
     The check runs first, because DVC removes a stage's outputs before the stage can find a mistake.
     """
@@ -32,6 +32,7 @@ def command(params: Path) -> None:
             f"{', '.join(NAMED_WEIGHTS)}; set weights_file to a file, so that DVC sees it change"
         )
     _check_backbone(resolved, params)
+    _check_data(settings)
     finish("check", {"settings": str(params)}, ["dicap-stage convert"])
 
 
@@ -44,6 +45,17 @@ def _check_backbone(resolved: Resolved, params: Path) -> None:
         weights = "random" if settings.backbone_weights == "imagenet" else settings.backbone_weights  # nothing is fetched here
         network = settings.network
         create_backbone(settings.backbone, weights, network.stride, settings.image_size, network.tokens)
+
+
+def _check_data(settings: Settings) -> None:
+    """Raise DataError as `convert` would, where labels cannot be read or photographs are missing."""
+    if settings.dataset not in BUNDLED:
+        from dicap.data.convert import check_files
+        from dicap.data.sources import read_raw
+
+        lists = Path(settings.convert.lists) if settings.convert.lists else None
+        raw = read_raw(settings.dataset, Path(settings.data_root).resolve(), settings.own, lists)
+        check_files(raw, DATA, settings.convert.max_rejected)
 
 
 def _check_version() -> None:

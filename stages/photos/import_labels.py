@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 from collections.abc import Collection
 from dataclasses import replace
@@ -29,8 +28,9 @@ SHOWN = 20  # changed images that are listed
 @click.command("import-labels")
 @click.argument("filled", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--new-classes", is_flag=True, help="Allow names that no image had so far.")
+@click.option("--separator", help="What separates names in a cell, beside `;`. [own.separator]")
 @params_option
-def command(filled: Path, new_classes: bool, params: Path) -> None:
+def command(filled: Path, new_classes: bool, separator: str | None, params: Path) -> None:
     """Add the labels of FILLED, a table of image and labels as `suggest` writes it, and set params.yaml to use them.
 
     Rows whose labels are empty are left out; `-` means none of the classes. An optional column `absent` names classes verified
@@ -41,7 +41,8 @@ def command(filled: Path, new_classes: bool, params: Path) -> None:
     """
     from dicap.data.format import read_index, read_meta
     from dicap.photos.readers.listing import check_names
-    from dicap.photos.readers.read import LISTS, added_before, forgotten, read_added
+    from dicap.photos.readers.nothing import says_nothing
+    from dicap.photos.readers.read import LISTS, added_before, content_mark, forgotten, read_added
 
     take_turns(params)  # of two at once the second goes on from the labels of the first
     settings = load(params)
@@ -51,7 +52,7 @@ def command(filled: Path, new_classes: bool, params: Path) -> None:
     known, converted = set(read_index(folder, ["id"])["id"].to_pylist()), read_meta(folder)["classes"]
     before = added_before(settings.own.added)
     classes = sorted({*converted, *(name for labels in before.values() for name in labels.labels)})
-    given = read_added(filled, classes, known, settings.own.separator, settings.own.words)
+    given = read_added(filled, classes, known, separator or settings.own.separator)
     if not given:
         raise DataError(f"{filled}: no row has labels; fill in the column labels (`-` for none of the classes)")
     names = sorted({name for labels in given.values() for name in (*labels.labels, *(labels.absent or ()))} - set(classes))
@@ -61,6 +62,10 @@ def command(filled: Path, new_classes: bool, params: Path) -> None:
             f"{filled}: no image was labelled {', '.join(names[:5])} so far; correct the spelling, or pass --new-classes{hint}"
         )
     check_names(filled, names)
+    if (words := [name for name in names if says_nothing(name, (*classes, *names))]) and settings.own.words != "class":
+        raise DataError(
+            f"{filled}: {words[0]!r} says that there is none; write `-` for none of the classes, nothing where it is not known"
+        )
     given = {image: labels.whole({*classes, *names}) for image, labels in given.items()}
     labelled = current_labels(folder, converted)
     if converted != classes:
@@ -85,10 +90,10 @@ def command(filled: Path, new_classes: bool, params: Path) -> None:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerows(table_of(before | fresh))
-    name = hashlib.sha256(text.getvalue().encode()).hexdigest()[:12]
-    path = LISTS / f"added-{name}.csv"
+    content = text.getvalue().encode()
+    path = LISTS / f"added-{content_mark(content)}.csv"
     with replacing(path) as temporary:
-        temporary.write_text(text.getvalue(), encoding="utf-8")
+        temporary.write_bytes(content)
     later = sorted({*(settings.own.new_classes or ()), *names})
     change_settings(params, {"own.added": path.as_posix(), "own.new_classes": later or None})
     for image, lost, gained in changed[:SHOWN]:

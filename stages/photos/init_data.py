@@ -27,6 +27,7 @@ ELSEWHERE = (
     "test_share",
     "added",
     "new_classes",
+    "names",
 )  # settings of `own` that have options of other names, or none
 READING = tuple(key for key in Own.model_fields if key not in ELSEWHERE)
 LISTS = ("files", "classes", "ignore")
@@ -82,6 +83,7 @@ def command(folder: Path, unlabeled: Path | None, test_share: float | None, dry_
         "protocol": "recommended",
         "own.test_share": options.test_share or None,
         "own.unlabeled_root": options.unlabeled_root,
+        "own.names": options.names,
     } | ({"own.added": None, "own.new_classes": None} if forgotten else {})  # else as it is: somebody may have imported meanwhile
     defaults = Own()
     settings |= {f"own.{key}": None if (v := getattr(options, key)) == getattr(defaults, key) else v for key in READING}
@@ -130,11 +132,13 @@ def _added(params: Path, folder: Path, unlabeled: Path | None) -> tuple[str | No
     from dicap.photos.readers.read import added_before
 
     values = read_yaml(params) if params.exists() else {}
-    added, root = (values.get("own") or {}).get("added"), values.get("data_root")
-    if added is None:
+    own, root = values.get("own") or {}, values.get("data_root")
+    if not isinstance(own, dict):
+        raise SettingsError(f"{params}: own: found {own!r}, expected a section, as `own: {{}}`; correct it, or take the line out")
+    if (added := own.get("added")) is None:
         return None, []
     same = root is not None and bool(_images_of(project_root() / root) & _images_of(folder))
-    if same and unlabeled is not None and (old := (values.get("own") or {}).get("unlabeled_root")):
+    if same and unlabeled is not None and (old := own.get("unlabeled_root")):
         _check_other(project_root() / old, unlabeled, added_before(project_root() / added))
     note = f"the labels in {added} were given to the images of {root} and are not used here: own.added is empty now"
     return (added, []) if same else (None, [note])

@@ -119,6 +119,8 @@ def _first(folder: Path, count: int, by: str, classes: list[str], out: Path, dev
     from dicap.photos.pages.labelling import Question, write_labelling_page
     from dicap.photos.suggest import first
 
+    if out.resolve() == folder.resolve():
+        raise SettingsError(f"--out: {out} is the folder of the photographs, whose own {LIST} will lie there; name another one")
     if (folder / LIST).exists():  # which the list of this batch would replace
         raise DataError(
             f"{folder / LIST}: labels are there already; dicap-stage init-data {shlex.quote(str(folder))} reads them, and after "

@@ -26,7 +26,6 @@ from dicap.data.sources import read_raw
 from dicap.data.sources.files import readable
 from dicap.errors import DataError
 from dicap.photos.readers import read as own
-from dicap.photos.readers.sheet import MISSING
 from dicap.photos.readers.understand import understand
 from dicap.photos.survey import survey
 from dicap.settings import Own
@@ -111,7 +110,7 @@ def drawn(draw):
 def cell(names: set[str], as_lists: bool) -> str:
     """Labels as tables have them: a name that means something else by itself stands in a list."""
     lists = [name for name in names if name[0] in "([{" and (not name[1:-1].strip() or {*"'\","} & {*name})]
-    special = lists or {*MISSING, "-"} & names or any(";" in name for name in names)
+    special = lists or "-" in names or any(";" in name for name in names)
     numbered = [int(name) if name in ("0", "1") else name for name in sorted(names)]
     return json.dumps(numbered, ensure_ascii=False) if names and (as_lists or special) else ";".join(sorted(names)) or "-"
 
@@ -195,7 +194,7 @@ def write_voc(root, what):
             for name in sorted(labels):
                 Xml.SubElement(Xml.SubElement(node, "object"), "name").text = name
             Xml.ElementTree(node).write(
-                root / "Annotations" / f"{i}.xml", encoding=what.encoding.removesuffix("-sig"), xml_declaration=True
+                root / "Annotations" / f"of {i}.xml", encoding=what.encoding.removesuffix("-sig"), xml_declaration=True
             )
 
 
@@ -237,7 +236,7 @@ def read_back(form: str, what: Drawn, root: Path):
     """{picture: labels} of the images that are there, each once; the error's one line where the set is refused."""
     try:
         WRITERS[form](root, what)
-        options = Own(test_share=0.3)
+        options = Own(test_share=0.3, words="class")
         raw = read_raw("table", *understand(root.resolve(), options))
         look, _ = survey(root, options)  # as `init-data` does
     except DataError as error:

@@ -115,6 +115,8 @@ def frozen(**settings):
     return wrong(warmup__trainable="head", train__trainable="head", features__views=1) | wrong(**settings)
 
 
+GONE = [f"photos/train-{i:03d}.png" for i in range(9)]
+
 # -- the table --------------------------------------------------------------------------------------------------------
 
 SETTINGS = [
@@ -150,6 +152,8 @@ SETTINGS = [
 TABLES = [
     Case("a folder without a table", "convert", remove("photos/labels.csv")),
     Case("a folder that is not there", "convert", wrong(data_root="no/such/folder")),
+    Case("labels that are gone, before DVC removes anything", "check", remove("photos/labels.csv")),
+    Case("photographs that are gone, before DVC removes anything", "check", both(*map(remove, GONE))),
     Case("a folder without photographs, to count", "count empty", lambda p: Path("empty").mkdir()),
     Case("an empty table", "convert", written("photos/labels.csv", "")),
     Case("a table of a header alone", "convert", written("photos/labels.csv", "image,split,labels\n")),

@@ -14,9 +14,10 @@ INTRODUCTION = """# What is said when an input is wrong
 
 Every mistake is told in one line that names the file or the setting, what was found, and what to do. Exit code 2 is for
 settings and options, 1 for files and data. A command that refuses its input changes nothing that was made before. `dvc repro`
-removes what a stage made just before it runs the stage again; so that a mistake in the settings costs nothing there either, all
-settings are checked first, in a stage of their own (`check`). The list is written by the tests (`tests/stages/bad_inputs.py`),
-which make each mistake and compare. `<project>` is the project's folder; `(…)` stands for the words of a library.
+removes what a stage made just before it runs the stage again; so that a mistake costs nothing there either, settings, labels
+and photographs are checked first, in a stage of their own (`check`). The list is written by the tests
+(`tests/stages/bad_inputs.py`), which make each mistake and compare. `<project>` is the project's folder; `(…)` stands for the
+words of a library.
 
 DVC has words of its own after it was killed. `RWLock-file ... had been killed. Auto removed` is a warning at the next start:
 nothing is lost. `... is busy, it is being blocked by` names a process that has not ended yet: wait for it, or end it with `kill`.

@@ -81,7 +81,7 @@ def code(name):
 
 # Done in the project; what is done to the files beside it is undone by moving them.
 CHANGES = {
-    "imported labels": (lambda: rewrite("labels/added-0.csv", "red", "green"), {"convert"}),
+    "imported labels": (lambda: rewrite("labels/added-0.csv", "red", "green"), {"check", "convert"}),
     "ratio": (setting("ratio", 0.2), {"check", "split", *TRAINED, "report"}),
     "method": (setting("method", "cap"), {"check", *TRAINED, "evaluate", "report"}),
     "protocol": (setting("protocol", "recommended"), ALL),
@@ -98,7 +98,7 @@ CHANGES = {
     "a loss": (code("dicap/losses.py"), {*TRAINED, "evaluate"}),
     "the method": (code("dicap/methods/dicap.py"), {*TRAINED, "evaluate"}),
     "another method": (code("dicap/methods/cap.py"), set()),
-    "a reader": (code("dicap/photos/readers/table.py"), {"convert"}),
+    "a reader": (code("dicap/photos/readers/table.py"), {"check", "convert"}),
     "the report": (code("dicap/report/page.py"), {"report"}),
     "a message": (code("dicap/errors.py"), set()),
     "what an editor leaves in the project": (lambda: Path("params.yaml~").write_text("x"), set()),

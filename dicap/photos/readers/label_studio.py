@@ -1,14 +1,15 @@
 """Label Studio's export as JSON: choices, boxes, polygons and taxonomies become labels of the image."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from dicap.data.sources.files import is_image_name, list_images
-from dicap.errors import DataError
-from dicap.photos.readers.listing import Listing, Row, read_json
+from dicap.errors import DataError, first_of
+from dicap.photos.readers.listing import Listing, Row, as_read, read_json
+from dicap.photos.readers.sheet import MARKS, NO
 from dicap.settings import Own
 
 
@@ -16,9 +17,12 @@ def is_export(path: Path) -> bool:
     """Whether a file is a list of tasks with images, perhaps one as JSON-MIN, which `read` refuses. Raises DataError: no JSON."""
     content = read_json(path)
     try:
-        return isinstance(content, list) and isinstance(_image(content[0].get("data", content[0])), str)
-    except (IndexError, TypeError, AttributeError, StopIteration, ValueError):
+        return isinstance(content, list) and bool(_images(content[0].get("data", content[0])))
+    except (IndexError, TypeError, AttributeError, ValueError):
         return False
+
+
+Said = frozenset[tuple[str, str]]  # of an answer: (control, name) of all that was chosen
 
 
 def read(root: Path, own: Own) -> Listing:
@@ -26,31 +30,66 @@ def read(root: Path, own: Own) -> Listing:
 
     Of several annotations of a task that differ, the ground truth counts, else the newest by its time; without times
     `own.answers` says which. Paths on the server are matched with the files below the folder by name, with or without the eight
-    letters that an upload puts before it.
+    letters that an upload puts before it. Where a project has several controls `own.classes` names those that hold classes, and
+    where its tasks name several images `own.image` the one that was looked at.
     """
     here = {Path(path).name for path in list_images(root, required=False)}
-    rows, differ = [], 0
+    tasks: list[tuple[str, str, list[dict[str, Any]], list[Said]]] = []
     for path in (root / name for name in own.files or ()):
         for number, task in enumerate(read_json(path), 1):
             where = f"{path}: task {number}"
             try:
                 answers = [a for a in task.get("annotations") or [] if not a.get("was_cancelled")]
-                said = [frozenset(_names([entry.get("value") for entry in a.get("result") or []])) for a in answers]
-                image = _file(_image(task["data"]), here)
-                rows.append(Row(image, _chosen(answers, said, own.answers, where), where=where))
-                differ += len({*said}) > 1
+                said = [frozenset(_choices(answer.get("result") or [])) for answer in answers]
+                tasks.append((where, _file(_image(task["data"], own.image, where), here), answers, said))
             except DataError:
                 raise
             except (KeyError, TypeError, AttributeError, StopIteration, ValueError):  # the last: an address that is none
                 raise DataError(
                     f"{where} names no image, or holds no answers; export the project as JSON, not as JSON-MIN"
                 ) from None
+    choices: dict[str, set[str]] = {}
+    for control, name in frozenset().union(*(one for task in tasks for one in task[3])):
+        choices.setdefault(control, set()).add(name)
+    kept = _controls(choices, own.classes, tasks[0][0] if tasks else str(root))
+    marked = {control for control in kept if _is_marked(choices[control])}
+    rows = []
+    for where, image, answers, said in tasks:
+        told = _chosen(answers, [frozenset(one for one in answer if one[0] in kept) for answer in said], own.answers, where)
+        marks = {control: name.casefold() for control, name in told or () if control in marked}
+        labels = {name for control, name in told or () if control not in marked} | {one for one in marks if marks[one] not in NO}
+        gone = marks.keys() - labels
+        known = None if told is None or len(kept) > len(marked) or len(gone | labels) == len(kept) else frozenset(gone)
+        rows.append(Row(image, None if told is None else frozenset(labels), absent=known, where=where))
     word = "all" if own.answers == "all" else "the ground truth, the newest or the last"
+    differ = sum(len({*said}) > 1 for *_, said in tasks)
     notes = [f"tasks with several answers that differ, of which {word} count: {differ}"] if differ else []
     return Listing(rows, {"export": ", ".join(own.files or ())}, notes, moved=True)
 
 
-def _chosen(answers: list[dict[str, Any]], said: list[frozenset[str]], way: str, task: str) -> frozenset[str] | None:
+def _is_marked(names: Iterable[str]) -> bool:
+    """Whether the choices of a control are yes and no, so that the control is the class."""
+    return all(name.casefold() in MARKS for name in names)
+
+
+def _controls(choices: dict[str, set[str]], said: list[str] | None, where: str) -> set[str]:
+    """The controls that hold classes. Raises DataError where that is not plain, or none of a name that is said is there."""
+    if said is not None:
+        if lost := [control for control in said if control not in choices]:
+            raise DataError(f"{where}: no answer is of control {lost[0]!r} (found {', '.join(sorted(choices))}); see own.classes")
+        return {*said}
+    marked = [control for control in sorted(choices) if _is_marked(choices[control])]
+    if len(choices) > 1 or marked:
+        named = sorted(choices.keys() - {*marked}, key=lambda control: (-len(choices[control]), control))
+        shown = "; ".join(f"{control}: {first_of(sorted(names), 3)}" for control, names in sorted(choices.items()))
+        raise DataError(
+            f"{where}: which controls hold classes ({shown})? One of yes and no is a class of its own name (own.classes)"
+            + as_read({"classes": named[:1] or marked})
+        )
+    return {*choices}
+
+
+def _chosen(answers: list[dict[str, Any]], said: list[Said], way: str, task: str) -> Said | None:
     """What the answers of a task say. Raises DataError where they differ and nothing tells which counts."""
     if len({*said}) < 2:
         return said[0] if said else None
@@ -70,12 +109,27 @@ def _chosen(answers: list[dict[str, Any]], said: list[frozenset[str]], way: str,
     return said[-1]
 
 
-def _image(data: dict[str, Any]) -> str:
-    """The address of a task's image, under whatever key."""
-    if isinstance(data.get("image"), str):
-        return data["image"]
-    texts = [value for value in data.values() if isinstance(value, str)]
-    return next(t for t in texts if is_image_name(unquote(urlsplit(t).query or urlsplit(t).path)) or is_image_name(t))
+def _images(data: dict[str, Any]) -> dict[str, str]:
+    """The addresses of a task's images, by their keys."""
+    texts = {key: value for key, value in data.items() if isinstance(value, str)}
+    return {
+        key: text
+        for key, text in texts.items()
+        if key == "image" or is_image_name(unquote(urlsplit(text).query or urlsplit(text).path)) or is_image_name(text)
+    }
+
+
+def _image(data: dict[str, Any], key: str | None, where: str) -> str:
+    """The address of a task's image. Raises DataError where several could be meant."""
+    if key is not None:
+        return data[key]
+    found = _images(data)
+    if len({*found.values()}) > 1:
+        first = "image" if "image" in found else next(iter(found))
+        raise DataError(
+            f"{where} names several images ({', '.join(found)}): which was labelled (own.image)?" + as_read({"image": first})
+        )
+    return next(iter(found.values()))
 
 
 def _file(address: str, here: set[str]) -> str:
@@ -86,6 +140,12 @@ def _file(address: str, here: set[str]) -> str:
         name = address.partition("?d=")[2] or address
     upload = re.fullmatch("[0-9a-f]{8}-(.+)", Path(name).name)
     return name if upload is None or upload[0] in here else upload[1]
+
+
+def _choices(result: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    """The control and the name of each choice."""
+    for entry in result:
+        yield from ((str(entry.get("from_name") or entry.get("type") or ""), name) for name in _names(entry.get("value")) if name)
 
 
 def _names(value: Any) -> Iterator[str]:

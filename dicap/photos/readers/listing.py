@@ -1,10 +1,13 @@
 """The one path of every format: rows that say something of an image, the files they mean, and one item an image."""
 
+import csv
+import io
 import json
 import os
 import posixpath
+import shlex
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +15,7 @@ from typing import Any
 
 from dicap.data.sources.base import FileImages, Item, RawSet, inside
 from dicap.data.sources.files import linked_folder, list_images, readable, same_file
-from dicap.errors import DataError
+from dicap.errors import DataError, first_of
 from dicap.settings import Own
 from dicap.settings.catalogue import OWN
 
@@ -61,6 +64,7 @@ class Listing:
         notes: lines a user should know.
         joined: whether the labels of one image stand in several rows in any case.
         moved: whether the names are those of another machine, even where some are found here.
+        literal: whether a missing value is no text, so that the text `NA` is a name.
     """
 
     rows: list[Row]
@@ -68,6 +72,7 @@ class Listing:
     notes: list[str] = field(default_factory=list)
     joined: bool = False
     moved: bool = False
+    literal: bool = False
 
 
 def to_raw(root: Path, listing: Listing, own: Own) -> RawSet:
@@ -76,10 +81,10 @@ def to_raw(root: Path, listing: Listing, own: Own) -> RawSet:
     A name that is said to be absent and is nowhere a label is no class.
 
     Raises:
-        DataError: rows contradict each other, no image has a label, or a label's name cannot be written in a table.
+        DataError: rows contradict each other, no image has a label, a label's name cannot be written in a table, or it is none of
+            `own.names`.
     """
-    listing = _with_empty(listing, own.empty)
-    rows, files, notes = _one_each(root, listing, listing.joined or own.rows == "label")
+    rows, files, notes = _one_each(root, listing, own)
     rows = [replace(row, labels=_composed(row.labels), absent=_composed(row.absent)) for row in rows]
     if own.format != "folders":
         rows, more = _with_splits_of_folders(rows)
@@ -94,6 +99,12 @@ def to_raw(root: Path, listing: Listing, own: Own) -> RawSet:
     if not classes:
         raise DataError(f"{root}: none of {len(rows)} images has a label; label some, then try again")
     check_names(root, classes)
+    if own.names is not None and (new := sorted({*classes} - {*own.names, *(own.new_classes or ())})):
+        where = next(row.where for row in rows if new[0] in (row.labels or ()))
+        raise DataError(
+            f"{where}: {first_of(list(map(repr, new)), 3)}: no such class was there when init-data looked; correct it, or run "
+            f"`dicap-stage init-data {root}` again, with --ignore for a file or folder that says nothing about labels"
+        )
     if strange := sorted({name for row in rows for name in row.absent or ()} - {*classes}):
         shown = ", ".join(strange[:8]) + (" ..." if len(strange) > 8 else "")
         notes.append(f"{len(strange)} names are said to be absent and are nowhere a label, so they are no classes: {shown}")
@@ -113,30 +124,7 @@ def to_raw(root: Path, listing: Listing, own: Own) -> RawSet:
     return RawSet(OWN, classes, items, images, listing.source, notes)
 
 
-def _with_empty(listing: Listing, empty: str) -> Listing:
-    """The rows with what an image means of which nothing is said: none of the classes, or that nobody looked at it.
-
-    Raises:
-        DataError: most of the images are so, and it is not said what it means.
-    """
-    said = [row for row in listing.rows if row.labels is not None and row.split != "unlabeled"]
-    bare = [row for row in said if row.empty]
-    if not bare:
-        return listing
-    if empty == "auto" and 2 * len(bare) > len(said) > len(bare):
-        raise DataError(
-            f"{bare[0].where}: nothing is said of {len(bare)} of {len(said)} images (the first: {bare[0].image}): none of the "
-            "classes, or not labelled? Set own.empty to none or to unlabeled (init-data --empty)"
-        )
-    meaning, other = ("be not labelled", "none") if empty == "unlabeled" else ("show none of the classes", "unlabeled")
-    note = f"images of which nothing is said, taken to {meaning}: {len(bare)} (own.empty: {other} reads them otherwise)"
-    rows = listing.rows
-    if empty == "unlabeled":
-        rows = [replace(row, labels=None, split="unlabeled") if row.empty else row for row in rows]
-    return replace(listing, rows=rows, notes=[*listing.notes, note])
-
-
-def _one_each(root: Path, listing: Listing, joined: bool) -> tuple[list[Row], list[Path], list[str]]:
+def _one_each(root: Path, listing: Listing, own: Own) -> tuple[list[Row], list[Path], list[str]]:
     """One row a file, whose `image` is its name in the set, with the file: links to it and rows that repeat it are one.
 
     A file that is nowhere keeps its name, and `convert` says that it is missing. A row without labels says nothing beside others.
@@ -146,6 +134,9 @@ def _one_each(root: Path, listing: Listing, joined: bool) -> tuple[list[Row], li
     """
     finder = Finder(root, ((row.image, row.folders) for row in listing.rows), listing.moved)
     located = [(row, _located(root, row, finder)) for row in listing.rows]
+    for row, file in located:
+        if finder.is_elsewhere(row.image):
+            _check_split(root, row, file)
     if located and not any(file.is_file() for _, file in located) and (images := list_images(root, required=False)):
         row = located[0][0]
         raise DataError(
@@ -161,7 +152,7 @@ def _one_each(root: Path, listing: Listing, joined: bool) -> tuple[list[Row], li
         first, file = known[0]
         row = first
         for other, _ in known[1:]:
-            row = _united(row, other, joined)
+            row = _united(row, other, listing.joined, own)
         rows.append(replace(row, image=relative_id(file, root)))
         files.append(file)
         if row.labels != first.labels:
@@ -173,18 +164,29 @@ def _one_each(root: Path, listing: Listing, joined: bool) -> tuple[list[Row], li
     return rows, files, notes + finder.notes()
 
 
-def _united(first: Row, other: Row, joined: bool) -> Row:
+def _check_split(root: Path, row: Row, file: Path) -> None:
+    """Refuse a file that was found by its name alone among those of another split than the row's name or file says."""
+    lies, named = split_in(file.parent / "_", root), Path("/", row.image.replace("\\", "/")).parent / "_"
+    said = split_in(named, Path("/")) or split_in(Path(row.where), root)
+    if None not in (lies, said) and lies != said:
+        raise DataError(
+            f"{row.where}: image: {row.image!r} of split {said} is not there; {relative_id(file, root)} is of split {lies}; put "
+            f"the images of {said} there, or write the names as they are"
+        )
+
+
+def _united(first: Row, other: Row, joined: bool, own: Own) -> Row:
     """What two rows say of one image. Raises DataError where they contradict each other."""
     place = f"{other.where}: image {other.image!r} is that of {first.where} ({first.image!r}) too"
     for what in ("split", "group"):
         if getattr(first, what) != getattr(other, what):
             raise DataError(f"{place}, with another {what}; give it one")
     same = (first.labels, first.absent) == (other.labels, other.absent)
-    if not same and not joined:
-        raise DataError(
-            f"{place}, with other labels; keep one with all labels in it (`a;b`), or, if each row is one label of its image, set "
-            "own.rows to label (init-data --rows label)"
-        )
+    if not same and not joined and own.rows != "label":
+        other_way = "or leave the other file out (init-data --ignore)"
+        if own.format in (None, "table"):
+            other_way = "or, if each row is one label of its image, set own.rows to label (init-data --rows label)"
+        raise DataError(f"{place}, with other labels; keep one with all labels in it (`a;b`), {other_way}")
     for one, more in ((first, other), (other, first)):
         if one.labels == frozenset() and one.absent is None and more.labels and not one.empty:
             raise DataError(f"{place}, where it has labels and shows none of the classes; keep one of them")
@@ -232,6 +234,21 @@ def check_names(where: object, classes: Iterable[str]) -> None:
             raise DataError(
                 f"{where}: class {name!r}: no name, `-`, `*`, `;` and control characters mean something else in tables; rename it"
             )
+
+
+def as_read(options: Mapping[str, str | list[str]]) -> str:
+    """The end of a question: the options of `init-data` that say the reading which would be chosen."""
+    words = " ".join(f"--{key.replace('_', '-')} {shlex.quote(listed(value))}" for key, value in options.items() if value)
+    return f" -- as it would be read: init-data {words}"
+
+
+def listed(value: str | list[str]) -> str:
+    """Values as the options of `init-data` take them: a comma between, those that hold one in quotes."""
+    if isinstance(value, str):
+        return value
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(value)
+    return text.getvalue()
 
 
 def has_control(text: str) -> bool:
@@ -301,6 +318,16 @@ class Finder:
         self._elsewhere[name] = self._only(name, found)
         return self._root / self._elsewhere[name]
 
+    @staticmethod
+    def _at(folder: Path, name: str) -> Path | None:
+        """The file of a name, or of the name without blanks around or with slashes, in a folder."""
+        spellings = (name, name.strip(), name.strip().replace("\\", "/").lstrip("/"))
+        return next((folder / one for one in spellings if os.path.isfile(folder / one)), None)
+
+    def is_elsewhere(self, name: str) -> bool:
+        """Whether the file was found by the end of its path alone."""
+        return name in self._elsewhere
+
     def notes(self) -> list[str]:
         """A line if images were found elsewhere than where they were said to be."""
         first = next(iter(self._elsewhere.items()), None)
@@ -327,9 +354,14 @@ class Finder:
             file = Path(os.path.realpath(Path(name).parent), Path(name).name)
             return self._root / os.path.relpath(file, os.path.realpath(self._root))
         places = [*folders, self._root]
-        for file in (folder / spelling for spelling in (name, name.strip(), simple) for folder in places):
-            if os.path.isfile(file):
-                return file
+        if (file := self._at(places[0], name)) is not None:  # where such annotations have their images; else it has to be plain
+            return file
+        files = [file for folder in places[1:] if (file := self._at(folder, name)) is not None]
+        if files:
+            found = [os.path.relpath(file, self._root) for file in {same_file(file): file for file in files}.values()]
+            if files[0].parent == (self._root / simple).parent:
+                found += [image for image in self._tails.get(_plain(simple), ()) if image not in found]
+            return self._root / self._only(name, found)
         for folder in places:
             if found := self._whole(_plain(os.path.relpath(folder / simple, self._root))):
                 return self._root / self._only(name, found)

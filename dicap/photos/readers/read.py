@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from dicap.files.checksum import sha256
 from dicap.photos.readers import coco_file, folders, label_studio, table, xml_files
 from dicap.photos.readers.copies import with_groups, without_leaks
 from dicap.photos.readers.listing import is_ignored, to_raw
+from dicap.photos.readers.nothing import with_empty, with_words
 from dicap.photos.readers.sheet import OTHERS, Labels, plain, read_sheet
 from dicap.randomness import order_by_name
 from dicap.settings import Own
@@ -84,7 +86,8 @@ def read(root: Path, own: Own) -> RawSet:
     for name in own.files or ([table.DOCUMENTED[0]] if own.format is None else []):
         if not (root / name).is_file():
             raise DataError(f"{root / name}: no such file of labels; look at what is there: dicap-stage init-data {root}")
-    raw = to_raw(root, READERS[kind].read(root, own), own)
+    listing = with_empty(with_words(READERS[kind].read(root, own), own), own.empty)
+    raw = to_raw(root, listing, own)
     if own.unlabeled_root:
         raw = with_unlabelled(raw, Path(own.unlabeled_root), root, own.ignore)
     raw = with_groups(raw)
@@ -198,8 +201,26 @@ def given_of(labels: Sequence[int] | None, absent: Sequence[int] | None, classes
 
 
 def added_before(path: Path | str | None) -> dict[str, Given]:
-    """What `import-labels` wrote, in whose file names are separated by `;` alone; {} where there is none. Raises DataError."""
-    return {} if path is None else read_added(Path(path), known=None, separator=";")
+    """What `import-labels` wrote, in whose file names are separated by `;` alone; {} where there is none.
+
+    Raises:
+        DataError: the file is missing, or its content is not that which it is named by.
+    """
+    if path is None:
+        return {}
+    path = Path(path)
+    named = re.fullmatch(r"added-([0-9a-f]{12})\.csv", path.name)
+    if named is not None and path.is_file() and named[1] != content_mark(path.read_bytes()):
+        raise DataError(
+            f"{path}: not as import-labels wrote it, named by its content; bring it back (git checkout {path}), or where "
+            "you changed it, give it another name and set own.added to that"
+        )
+    return read_added(path, known=None, separator=";")
+
+
+def content_mark(content: bytes) -> str:
+    """What a list of imported labels is named by, whichever ends of lines Git gave it."""
+    return hashlib.sha256(content.replace(b"\r\n", b"\n")).hexdigest()[:12]
 
 
 def read_added(
@@ -207,7 +228,6 @@ def read_added(
     known: Iterable[str] | None = (),
     images: Iterable[str] | None = None,
     separator: str = "auto",
-    words: str = "auto",
 ) -> dict[str, Given]:
     """{image: what is known of it} of a table with columns image and labels; rows that are empty are left out, `-` means none.
 
@@ -233,7 +253,7 @@ def read_added(
     found: dict[str, Given] = {}
     ids = {*(images or ())}
     composed = {normalize("NFC", image): image for image in ids}  # a program may have written an accent as a letter of its own
-    present = Labels(sheet, "labels", separator, known, words=words).read()
+    present = Labels(sheet, "labels", separator, known).read()
     absent: list[list[str] | None] = [None] * len(present)
     if "absent" in sheet.header:
         absent = table.read_absent(sheet, "absent", present, separator, known)

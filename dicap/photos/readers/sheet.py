@@ -20,15 +20,16 @@ import pyarrow as pa
 
 from dicap.data.sources.files import is_image_name
 from dicap.errors import DataError, first_line
+from dicap.photos.readers.nothing import NOTHING
 
 SEPARATORS = ",;\t|"  # of cells: that of which the heads have most
 NONE = "-"  # a cell that says: none of the classes
 OTHERS = "*"  # a cell of absent classes that says: all but the labels
-# What programs write for an empty cell of a text file, and what may be a class: NA is North America, and sodium.
-MISSING = ("nan", "NaN", "<NA>", "None", "null", "NULL", "NA", "N/A", "n/a", "#N/A")
-YES, NO, MINUS = ("1", "1.0", "true", "yes", "x"), ("0", "0.0", "false", "no"), ("-1", "-1.0")
+TRUE, FALSE = ("true", "yes", "y", "x", "✓", "✔"), ("false", "no", "n")
+YES, NO, MINUS = ("1", "1.0", *TRUE), ("0", "0.0", *FALSE), ("-1", "-1.0")
 MARKS = frozenset((*YES, *NO, *MINUS))
 WITHIN = " _-.'’\"()[]{}"  # marks that belong to a name more often than they separate
+BETWEEN = ",，、|"  # marks that separate more often than they belong to a name, also where `;` separates elsewhere
 
 
 @dataclass
@@ -114,8 +115,8 @@ def _csv(path: Path) -> Sheet:
     separator = max(SEPARATORS, key=text.partition("\n")[0].count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     header, rows, places = [head.strip() for head in next(reader, [])], [], []
-    if header and (header[0].casefold().startswith("sep=") or is_image_name(header[0])):
-        raise DataError(f"{path}: line 1 has no heads; write `image{separator}labels` (or the like) as the first line")
+    if header and (header[0].casefold().startswith("sep=") or any(map(is_image_name, header))):
+        raise DataError(f"{path}: line 1 has no heads; write `{separator.join(_heads(header))}` (or the like) as the first line")
     for row in reader:
         if not any(map(str.strip, row)):
             continue
@@ -130,6 +131,15 @@ def _csv(path: Path) -> Sheet:
         rows.append(row)
         places.append(place)
     return _sheet(path, header, [*zip(*rows, strict=True)], places, literal=False)
+
+
+def _heads(cells: list[str]) -> list[str]:
+    """Heads for a row that may lack them: those of its image and of its labels, which the other texts are, and numbers."""
+    kinds = ["image" if is_image_name(cell) else "" if re.fullmatch(r"[-+.,\d]+", cell) else "labels" for cell in cells]
+    if "image" not in kinds:
+        return ["image", "labels"]
+    numbered = [kind if kind and kind not in kinds[:c] else f"x{c + 1}" for c, kind in enumerate(kinds)]
+    return numbered if "labels" in kinds else [*numbered, "labels"]
 
 
 def _parquet(path: Path) -> Sheet:
@@ -165,11 +175,10 @@ class Labels:
     """Reads the cells of a column of labels.
 
     Names are separated by `;`, or stand in a list as Python or JSON writes it. Where another mark could be meant to separate
-    them, or a word such as NA to be no name, the user is asked.
+    them, the user is asked.
 
     Args:
-        separator: what separates names; `auto`: as above.
-        words: whether NA and its like alone in a cell are a `class` or an `empty` cell; `auto`: as above.
+        separator: what separates names, beside `;`; `auto`: as above.
         known: names of classes that are certain, and so no question. None: every text between two separators is one, whatever
             it looks like.
         what: name of the column, for messages.
@@ -182,10 +191,9 @@ class Labels:
         separator: str = "auto",
         known: Iterable[str] | None = (),
         what: str = "labels",
-        words: str = "auto",
     ) -> None:
         assert known is not None or separator != "auto"
-        self._sheet, self._head, self._what, self._words = sheet, head, what, words
+        self._sheet, self._head, self._what = sheet, head, what
         self._auto, self._separator = separator == "auto", ";" if separator == "auto" else separator
         self._known, self._literally = set(known or ()), known is None
 
@@ -199,13 +207,13 @@ class Labels:
     def _names(self, cell: Any, row: int) -> list[str] | None:
         text = cell.strip() if isinstance(cell, str) else None
         certain = self._literally or text in self._known
-        if cell is None or text == "" or (text in MISSING and not certain and self._is_empty(text, row)):
+        if cell is None or text == "":
             return None
         if text == NONE:
             return []
         parts: Any = [cell] if isinstance(cell, int) and not isinstance(cell, bool) else cell
         if text is not None:
-            parts = _literal(text) if _is_list(text) and not certain else text.split(self._separator)
+            parts = _literal(text) if _is_list(text) and not certain else re.split(f"{re.escape(self._separator)}|;", text)
         if isinstance(parts, list | tuple | set) and all(isinstance(part, int | str) for part in parts):
             names = {unicodedata.normalize("NFC", str(part).strip()) for part in parts} - {""}
             if NONE in names:
@@ -214,27 +222,20 @@ class Labels:
         shown = str(cell) if len(str(cell)) <= 60 else f"{str(cell)[:57]}..."
         raise self._sheet.error(row, f"{self._what}: found {shown}, expected names, as one text with `;` between or as a list")
 
-    def _is_empty(self, word: str, row: int) -> bool:
-        if self._words == "auto" and not self._sheet.literal:
-            raise self._sheet.error(
-                row,
-                f"{self._what}: is {word} a class, or an empty cell? own.words class (init-data --words class) reads it as a "
-                "class, empty (--words empty) as an empty cell",
-            )
-        return self._words == "empty"
-
     def _ask(self, texts: dict[int, str]) -> None:
         """Refuse what can be read in two ways: names between which something else than `;` may stand.
 
         Blanks, dashes and other marks that names hold may separate where each part is a name of its own or, of a blank and
-        without a `;` anywhere, a part of another name too; any other mark where no cell holds a `;`, or one part is a name.
+        without a `;` anywhere, a part of another name too; any other mark where no cell holds a `;`, or one part is a name; a
+        comma and its like in any case, unless a name that is certain holds it.
         """
         rows: dict[str, int] = {}
         for row, text in texts.items():
-            if not _is_list(text):
+            if not _is_list(text) and not NOTHING.fullmatch(text):
                 rows.setdefault(text, row)
         names = {part.strip() for text in rows for part in text.split(";")} | self._known
         separated = any(";" in text for text in rows)
+        held = "".join([*self._known, *(text for text in rows if ";" in text)])  # names that are certain
         marks = {letter for name in names for letter in name if unicodedata.category(letter)[0] not in "LNMC"} - {";"}
         for mark in sorted(marks, key=lambda mark: (mark in WITHIN, mark)):
             pieces = Counter(piece for name in names for piece in {part.strip() for part in name.split(mark)})
@@ -243,7 +244,7 @@ class Labels:
                 if mark not in text.strip(mark) or ";" in text or text in self._known:
                     continue
                 known = [part.strip() in parts for part in text.split(mark) if part.strip()]
-                if all(known) or (mark not in WITHIN and (not separated or any(known))):
+                if all(known) or (mark not in WITHIN and (not separated or (mark in BETWEEN and mark not in held) or any(known))):
                     shown = text if len(text) <= 60 else f"{text[:57]}..."
                     raise self._sheet.error(
                         row,

@@ -1,7 +1,6 @@
 """`table`: anybody's own images, listed in CSV or Parquet files; each column has the role that the settings give it."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from unicodedata import normalize
 
@@ -45,10 +44,8 @@ def read(root: Path, own: Own) -> Listing:
     gone = {name for row in rows for name in row.absent or ()}
     if own.absent and gone and not gone & names:
         raise DataError(f"{sheet.path}: column absent: {min(gone)!r} is no label of any row, nor is any other name; correct it")
-    if own.empty == "auto" and ([] in labels or any(cell is not None for cell in absent)):  # somewhere it is said of a row
-        rows = [replace(row, labels=None, split="unlabeled", empty=False) if row.empty else row for row in rows]
     source = {"table": ", ".join(files), "sha256": sha256(sheet.path), "read": roles_of(own)}
-    return Listing(rows, source, notes)
+    return Listing(rows, source, notes, literal=sheet.literal)
 
 
 def roles_of(own: Own) -> dict[str, str]:
@@ -81,7 +78,7 @@ def _labels(sheet: Sheet, own: Own) -> tuple[Names, Names]:
     absent: Names = [None] * len(sheet.places)
     if own.labels is None:
         return _marked(sheet, own, own.classes or [], None)
-    labels = Labels(sheet, own.labels, own.separator, words=own.words).read()
+    labels = Labels(sheet, own.labels, own.separator).read()
     if own.value is not None:
         return _marked(sheet, own, [own.value], labels)
     if own.absent is not None:
@@ -134,7 +131,9 @@ def marks(sheet: Sheet, head: str) -> list[int | None]:
         value = text.casefold()
         if value and value not in sheets.MARKS:
             raise sheet.error(
-                row, f"column {head} is {text!r}; write 1 (there), 0 (absent), or nothing or -1 where it is not known"
+                row,
+                f"column {head} is {text!r}; write 1 (there), 0 (absent), or nothing or -1 where it is not known; a column that "
+                f"is no class is left out by init-data --ignore {head!r}",
             )
         found.append(1 if value in sheets.YES else 0 if value in sheets.NO else -1 if value else None)
     return found
@@ -190,7 +189,7 @@ def read_absent(sheet: Sheet, head: str, present: Names, separator: str = "auto"
         DataError: a row says of a class that it is there and that it is not; names the row and the class.
     """
     names = None if known is None else {name for names in present for name in names or ()} | set(known)
-    absent = Labels(sheet, head, separator, names, what="absent", words="class").read()
+    absent = Labels(sheet, head, separator, names, what="absent").read()
     for row, (here, gone) in enumerate(zip(present, absent, strict=True)):
         if both := sorted({*(here or ())} & {*(gone or ())}):
             raise sheet.error(row, f"absent: {both[0]!r} is among the labels of this row too; take it out of one of the two")

@@ -4,10 +4,9 @@ Every column of a table and every file has a role, or is named as one that says 
 reading that would be chosen and the options that say so. Heads are believed where they are those of known programs.
 """
 
-import csv
-import io
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +14,8 @@ from pathlib import Path
 from dicap.data.sources.files import base_of, is_image_name, list_images, list_others
 from dicap.errors import DataError, first_of
 from dicap.photos.readers import coco_file, label_studio, xml_files
-from dicap.photos.readers.listing import SPLIT_NAMES, is_ignored, split_in
+from dicap.photos.readers.listing import SPLIT_NAMES, as_read, is_ignored, split_in
+from dicap.photos.readers.nothing import NOTHING
 from dicap.photos.readers.sheet import MARKS, MINUS, NO, Sheet, plain, read_sheet, read_sheets
 from dicap.photos.readers.table import DOCUMENTED, SINGLE
 from dicap.settings import Own
@@ -79,17 +79,7 @@ class Questions:
     def check(self, where: Path) -> None:
         """Raise DataError with all that was asked, if anything was."""
         if self.texts:
-            words = " ".join(f"--{key.replace('_', '-')} {shlex.quote(listed(value))}" for key, value in self.options.items())
-            raise DataError(f"{where}: {'; '.join(self.texts)} -- as it would be read: init-data {words}")
-
-
-def listed(value: str | list[str]) -> str:
-    """Values as the options of `init-data` take them: a comma between, those that hold one in quotes."""
-    if isinstance(value, str):
-        return value
-    text = io.StringIO()
-    csv.writer(text, lineterminator="").writerow(value)
-    return text.getvalue()
+            raise DataError(f"{where}: {'; '.join(self.texts)}{as_read(self.options)}")
 
 
 def understand(place: Path, said: Own) -> tuple[Path, Own]:
@@ -111,12 +101,15 @@ def understand(place: Path, said: Own) -> tuple[Path, Own]:
     others = [name for name in list_others(root) if not is_ignored(name, said.ignore) and not is_ours(root / name)]
     kind, files = ("folders", []) if said.format == "folders" else _labels(root, said, others, questions)
     if not said.files:
-        _ask_of_files(root, [name for name in others if name not in files and not _is_beside(name, kind)], kind, said, questions)
+        asked = [*files, *questions.options.get("ignore", ())]
+        _ask_of_files(root, [name for name in others if name not in asked and not _is_beside(name, kind)], kind, said, questions)
     roles: dict[str, object] = {"format": kind, "files": files or None}
     if kind == "voc_xml" and not said.files:
         roles["files"] = None  # a file an image
     if kind == "table":
         sheet = read_sheets([root / name for name in files])
+        if sheet.cells.empty:
+            raise DataError(f"{sheet.path}: no rows; list the images, one a row")
         roles |= Columns(root, sheet, said, questions).understood()
     questions.check(root / files[0] if files else root)
     return root, said.model_copy(update=roles)
@@ -165,10 +158,13 @@ def _labels(root: Path, said: Own, others: list[str], questions: Questions) -> t
         if kind is not None and said.format in (None, kind) and not _is_beside(name, kind):
             found.setdefault(kind, []).append(name)
     tables = found.pop("table", [])
-    if len(tables) > 1 and (first or any(split_in(root / name, root) is None for name in tables)):
-        questions.ask(f"several tables could be meant ({first_of(tables, 4)})", ignore=tables[1:])
+    if len(tables) > 1:  # those of splits belong together
+        meant = [name for name in tables if not first and split_in(root / name, root) is not None] or tables[:1]
+        if others := [name for name in tables if name not in meant]:
+            questions.ask(f"several tables could be meant ({first_of(tables, 4)})", ignore=others)
+        tables = meant
     if tables:  # the last of the formats
-        found["table"] = tables if not questions.texts else tables[:1]
+        found["table"] = tables
     if not found:
         return _without_files(root, said, others), []
     kind = next(iter(found))
@@ -204,19 +200,23 @@ def _ask_of_files(root: Path, names: list[str], kind: str, said: Own, questions:
     for name in names:
         endings.setdefault(Path(name).suffix.lower() or ".", []).append(name)
     shown = first_of([f"{ending} ({len(found)}, the first {found[0]})" for ending, found in endings.items()], 4)
-    unread = f"files that are not read: {shown}" if names else ""
-    write = "write the labels as labels.csv with the columns image, labels"
+    unread = f"files that are not read: {shown}; " if names else ""
+    write = "write the labels as labels.csv with the columns image, labels, or export them as COCO JSON"
     ways: dict[str, str] = {}
     if kind == "folders" and said.format is None:
-        tops = {name.partition("/")[0] for name in list_images(root, required=False) if "/" in name} - {*SPLIT_NAMES}
+        images = list_images(root, required=False)
+        stems = {part for name in names for part in (Path(name).stem, Path(name).stem.partition(".")[0])}
+        if 2 * sum(Path(name).stem in stems for name in images) > len(images):
+            raise DataError(f"{root}: {unread}most photographs have one, and labels may be in them: {write}")
+        tops = {name.partition("/")[0] for name in images if "/" in name} - {*SPLIT_NAMES}
         if strange := sorted(filter(ANYTHING.fullmatch, tops)):
             raise DataError(
-                f"{root}: {f'{unread}; ' if names else ''}is {strange[0]!r} a label? Folders of such a name hold photographs of "
-                f"anything: {write}, and look again; where the folders are the labels, pass --format folders"
+                f"{root}: {unread}is {strange[0]!r} a label? Folders of such a name hold photographs of anything: {write}, and "
+                "look again; where the folders are the labels, pass --format folders"
             )
         ways = {"format": "folders"}
     if names:
-        text = f"{unread}; if labels are in them, {write}" + ("; or are the folders the labels?" if ways else "")
+        text = f"{unread}if labels are in them, {write}" + ("; or are the folders the labels?" if ways else "")
         questions.ask(text, **ways, ignore=[found[0] if len(found) == 1 else ending for ending, found in endings.items()])
 
 
@@ -273,7 +273,8 @@ class Columns:
     def _is_binary(self, head: str) -> bool:
         """Whether at least half of the cells are 0, 1 and the like: of the others the reader says what is wrong with them."""
         filled = [text.casefold() for text in self._texts[head] if text]
-        return bool(filled) and 2 * sum(text in MARKS for text in filled) >= len(filled)
+        marks = [text for text in filled if text in MARKS]
+        return bool(marks) and (len(marks) == len(filled) or 2 * sum(text not in ("y", "n") for text in marks) >= len(filled))
 
     def _image(self) -> str:
         """The column that names photographs, by its head; of several the one whose cells end as names of files do."""
@@ -313,9 +314,16 @@ class Columns:
             text = f"columns {' and '.join(rivals)} could be the labels"
             self._questions.ask(text, labels=rivals[0], ignore=self._leave(rivals[1:]))
         speak = [head for head in texts if not USUAL.fullmatch(plain(head)) and not GROUP.fullmatch(plain(head))]
+        pairs = Counter(frozenset(self._words[head]) for head in speak if len(self._words[head]) == 2)
+        alike = [head for head in speak if pairs[frozenset(self._words[head])] > 1]
+        if alike and not rivals:
+            raise DataError(
+                f"{self._sheet.path}: columns {first_of(alike, 4)} hold the same two values ({_shown(self._texts[alike[0]])}); "
+                "write 1 and 0 for them where each is a class, else name the column of labels (init-data --labels)"
+            )
         words = [head for head in speak if _looks_like_labels(self._texts[head])]
         believed = [head for head in binary if not any(known.fullmatch(plain(head)) for known in (OF_ROWS, USUAL))]
-        believed = [head for head in believed if plain(head) not in OPEN]
+        believed = [head for head in believed if plain(head) not in OPEN and not NOTHING.fullmatch(head)]
         if rivals:
             self._take("labels", rivals[0])
         elif words and len(believed) < SEVERAL:
@@ -350,7 +358,10 @@ class Columns:
             ask(f"{held}: do photographs of one value belong on one side of every split?", group=head)
             roles["group"] = head
         elif not binary and roles["labels"] and (words <= names or re.fullmatch(rf"({'|'.join(LABEL)})[_.]?\d+", name)):
-            ask(f"{held} holds labels too: put all of an image into one column, `;` between", ignore=[head])
+            raise DataError(
+                f"{self._sheet.path}: {held} holds labels too; put all of an image into one column, `;` between, or leave it "
+                f"out (init-data --ignore {shlex.quote(head)})"
+            )
         else:  # somebody looks at what was taken for a class, too
             classes = {} if self._said.classes or not roles["classes"] else {"classes": [*roles["classes"]]}  # type: ignore[misc]
             ask(f"{held} has no role that is known", **classes, ignore=[head])

@@ -1,12 +1,13 @@
 """Annotations in XML: Pascal VOC (a file an image) and CVAT for images (one file)."""
 
+from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree
 
-from dicap.data.sources.files import list_others
+from dicap.data.sources.files import list_images, list_others
 from dicap.errors import DataError, first_of
 from dicap.photos.readers.listing import SPLIT_NAMES, Listing, Row, is_ignored
-from dicap.photos.readers.sheet import decode
+from dicap.photos.readers.sheet import FALSE, TRUE, YES, decode
 from dicap.settings import Own
 
 
@@ -27,16 +28,19 @@ def _read_voc(root: Path, own: Own) -> Listing:
     if not trees:
         raise DataError(f"{root}: own.format is voc_xml, but no such file is there; run `dicap-stage init-data` again")
     lists, rows = _image_sets(root, {path.stem for path in trees}), []
+    if lists and (twice := [stem for stem, count in Counter(path.stem for path in trees).items() if count > 1]):
+        raise DataError(f"{root}: ImageSets/Main: {twice[0]!r} is the name of several annotations; give each a name of its own")
+    photographs = {Path(name).stem for name in list_images(root, required=False)}
     for path, tree in trees.items():
         name = tree.findtext("filename", "")
         name = name if name.strip() else path.with_suffix(".jpg").name
-        folders = (path.parent, root / "JPEGImages", path.parent.parent / "JPEGImages")
-        here = [folder for folder in folders if (folder / name).is_file()]
-        if here and (namesake := here[0] / name).stem != path.stem and namesake.with_stem(path.stem).is_file():
-            raise DataError(
-                f"{path}: <filename> is {name!r}, and {namesake.with_stem(path.stem).name!r} lies beside it; correct it"
-            )
-        labels = frozenset((node.findtext("name") or "").strip() for node in tree.iter("object")) - {""}
+        stem = Path(name.replace("\\", "/")).stem
+        if stem != path.stem and photographs >= {stem, path.stem}:
+            raise DataError(f"{path}: <filename> is {name!r}, and there is a photograph {path.stem!r} too; correct it")
+        beside = root.joinpath(*("JPEGImages" if part == "Annotations" else part for part in path.parent.relative_to(root).parts))
+        folders = (beside, path.parent, root / "JPEGImages", path.parent.parent / "JPEGImages")
+        objects = [node for node in tree.iter("object") if node.findtext("deleted", "").strip() not in YES]  # of LabelMe
+        labels = frozenset((node.findtext("name") or "").strip() for node in objects) - {""}
         rows.append(Row(name, labels, lists.get(path.stem), empty=not labels, where=str(path), folders=folders))
     notes = []
     if lists and (loose := sum(path.stem not in lists for path in trees)):
@@ -56,9 +60,9 @@ def _read_cvat(root: Path, own: Own) -> Listing:
     for path, node in nodes:
         labels = frozenset(name for child in node for name in _names(child, own.attributes, path)) - {""}
         subsets.add(subset := node.get("subset", "").lower())
-        folders = (path.parent, path.parent / "images", root / "images")
+        folders = (path.parent / "images", path.parent, root / "images")
         split = SPLIT_NAMES.get(subset)
-        rows.append(Row(node.get("name", ""), labels, split, empty=not labels, where=str(path), folders=folders))
+        rows.append(Row(node.get("name", ""), labels, split, empty=not len(node), where=str(path), folders=folders))
     strange = sorted(subsets - {*SPLIT_NAMES, "", "default"})
     if strange and subsets & {*SPLIT_NAMES}:
         raise DataError(f"{root}: subset: found {strange[0]!r}, allowed are train, val, test, unlabeled")
@@ -84,7 +88,8 @@ def _names(node: ElementTree.Element, attributes: str, path: Path) -> list[str]:
             f"{path}: label {label!r} has attributes ({first_of([*said], 4)}): are they classes? Set own.attributes to classes "
             "or ignore (init-data --attributes)"
         )
-    names = [name if value == "true" else f"{name} {value}" for name, value in said.items() if value not in ("false", "")]
+    told = {name: value for name, value in said.items() if value.casefold() not in ("", "__undefined__", *FALSE)}
+    names = [name if value.casefold() in TRUE else f"{name} {value}" for name, value in told.items()]
     return names if node.tag == "tag" else [label, *names]
 
 

@@ -8,7 +8,7 @@ import click
 from dicap import __version__
 from dicap.errors import SettingsError
 from dicap.settings import Resolved, Settings
-from dicap.settings.catalogue import NAMED_WEIGHTS, OWN
+from dicap.settings.catalogue import BUNDLED, NAMED_WEIGHTS
 from stages.support.common import DATA, params_option, resolve_and_warn
 from stages.support.terminal import finish
 
@@ -48,8 +48,8 @@ def _check_backbone(resolved: Resolved, params: Path) -> None:
 
 
 def _check_data(settings: Settings) -> None:
-    """Raise DataError as `convert` would, where own labels cannot be read or photographs are missing: people change these."""
-    if settings.dataset == OWN:
+    """Raise DataError as `convert` would, where labels cannot be read or photographs are missing."""
+    if settings.dataset not in BUNDLED:
         from dicap.data.convert import check_files
         from dicap.data.sources import read_raw
 

@@ -299,7 +299,7 @@ def with_unlabelled(raw: RawSet, folder: Path, base: Path, ignore: Iterable[str]
     more = [Item(readable((prefix / path).as_posix()), readable(path), "unlabeled", None) for path in found]
     if twice := sorted({item.id for item in raw.items} & {item.id for item in more}):
         raise DataError(f"{folder}: {twice[0]!r} is the name of an image of the data set too; rename the folder")
-    note = f"{len(more)} unlabelled images from own.unlabeled_root"
+    note = f"{len(more)} unlabelled images: photographs in {folder} that no row names"
     files = [*raw.images.paths, *(folder / path for path in found)]
     images = FileImages(Path(), files, raw.images.below, upright=True)
     return replace(raw, items=[*raw.items, *more], images=images, notes=[*raw.notes, note])

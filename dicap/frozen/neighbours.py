@@ -10,7 +10,7 @@ EXACT = 50_000  # rows up to which all pairs are compared: seconds grow with the
 CELLS, PROBED = 4, 32  # of the inverted lists above that: 4 sqrt(n) lists, of which the 32 nearest are searched
 COMPONENTS = 256  # principal components in which neighbours are looked for
 BLOCK = 1024  # rows compared with all others at once
-POWER = 3  # of the cosine in the weight of a neighbour
+COSINE_POWER = 3  # of the cosine in the weight of a neighbour
 ROUNDS, SHARE = 2, 0.5  # how often rows are averaged, and what their neighbours count in it
 VIEWS = 0.5  # weight of what changes between views (docs/photographs.md)
 
@@ -54,7 +54,7 @@ def affinity(x: NDArray, k: int) -> sparse.csr_matrix:
     unit = x / np.where(length > 0, length, 1)
     nearest = by_inverted_lists(unit, k) if n > EXACT else None
     columns, cosine = nearest or by_all_pairs(unit, k)
-    weights = np.maximum(cosine, 0) ** POWER
+    weights = np.maximum(cosine, 0) ** COSINE_POWER
     w = sparse.csr_matrix((weights.ravel(), (np.repeat(np.arange(n), k), columns.ravel())), shape=(n, n))
     w = w + w.T
     scale = sparse.diags(1 / np.sqrt(np.asarray(w.sum(1)).ravel() + 1e-9))

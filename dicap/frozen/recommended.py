@@ -21,7 +21,7 @@ from dicap.frozen.neighbours import averaged, in_metric_of_views
 from dicap.frozen.solver import PrincipalAxes, Solution, rotate
 
 FOLDS = 5  # K, of the labelled rows
-POWER = 2  # of the chance of being right in a pseudo-label's weight: a wrong positive costs more than a missed one
+CHANCE_POWER = 2  # of the chance of being right in a pseudo-label's weight: a wrong positive costs more than a missed one
 PART = 0.5  # weight of a pseudo-labelled entry that is surely right, beside a labelled one
 SHARES = (1.0, 0.75, 0.5, 0.25)  # of the student in the mixtures that are tried, the largest first
 CLEAR = 1.0  # standard errors by which the loss has to fall
@@ -122,11 +122,11 @@ def entries_of_unlabelled(n: int, y: NDArray) -> NDArray:
 
 def labels_of_students(teachers: Teachers, y: NDArray, open_entries: NDArray) -> list[Labels]:
     """What each fold's student and, last, the student of all labels learns from: nothing that depends on a label of its fold."""
-    found = []
+    labels = []
     for k in range(n_folds(teachers.fold)):
         known = np.where((teachers.fold == k)[:, None], np.float32(-1), y)
-        found.append(labels_and_weights(teachers.scores((k,)), known, open_entries))
-    return [*found, labels_and_weights(teachers.scores(), y, open_entries)]
+        labels.append(labels_and_weights(teachers.scores((k,)), known, open_entries))
+    return [*labels, labels_and_weights(teachers.scores(), y, open_entries)]
 
 
 def labels_and_weights(scores: NDArray, y: NDArray, open_entries: NDArray) -> Labels:
@@ -144,7 +144,7 @@ def labels_and_weights(scores: NDArray, y: NDArray, open_entries: NDArray) -> La
         return Labels(scores, label, np.zeros(scores.shape, np.float32), quota, None)
     curves = curves_of_classes(scores[: len(y)], y, unlabelled)
     present = curves.at(scores)
-    weight = np.where(label == 1, present, 1 - present) ** POWER * (label >= 0)
+    weight = np.where(label == 1, present, 1 - present) ** CHANCE_POWER * (label >= 0)
     return Labels(scores, label, weight.astype(np.float32), quota, curves)
 
 
@@ -188,8 +188,8 @@ def share_of_student(own: Solution, student: Solution, rows: NDArray, y: NDArray
     before, after = (out_of_fold_scores(heads.logits(rows), fold) for heads in (own, student))  # (n_l, C) each
     mixed = [(1 - share) * before + share * after for share in (0.0, *SHARES)]
     losses = [calibrated_losses(logits.astype(np.float64), y) for logits in mixed]
-    errors = tuple(evidence(losses[0], some) for some in losses[1:])
-    share = next((share for share, found in zip(SHARES, errors, strict=True) if found <= -CLEAR), 0.0)
+    errors = tuple(standard_errors(losses[0], some) for some in losses[1:])
+    share = next((share for share, change in zip(SHARES, errors, strict=True) if change <= -CLEAR), 0.0)
     known = np.count_nonzero(y >= 0)
     choice = Choice(share, tuple(float(some.sum() / known) for some in losses), errors)
     if not share:
@@ -197,7 +197,7 @@ def share_of_student(own: Solution, student: Solution, rows: NDArray, y: NDArray
     return student._replace(w=(1 - share) * own.w + share * student.w, b=(1 - share) * own.b + share * student.b), choice
 
 
-def evidence(before: NDArray, after: NDArray) -> float:
+def standard_errors(before: NDArray, after: NDArray) -> float:
     """Mean change of the losses (n_l,) of the same rows, in standard errors of that mean; below 0 where they fell."""
     change = after - before
     error = change.std(ddof=1) / np.sqrt(len(change))

@@ -23,13 +23,14 @@ LOOPS: dict[tuple[str, str], str | None] = {
     ("train", "recommended"): "dicap.frozen.loops.recommended:train",
     ("train", "unfrozen"): "dicap.frozen.loops.recommended:train_whole",
     ("finetune", ""): "dicap.training.loops.finetune:finetune",
+    ("finetune", "recommended"): None,  # no label was kept from training
 }
 
 
 def named(stage: str, settings: Settings) -> str | None:
     """module:function of a stage's loop; None for a stage that trains nothing."""
     kind = settings.method
-    if settings.solves(stage):
+    if settings.solves(stage) or (stage == "finetune" and settings.recommends):
         kind = "recommended" if settings.recommends and stage != "warmup" else "solved"
     elif stage in ("train", "pseudo_label") and settings.unfreezes:
         kind = "unfrozen"

@@ -34,7 +34,7 @@ class Evidence:
     def of_scores(prior: NDArray, note: str, p: NDArray, y: NDArray) -> "Evidence":
         """Scores and labels, with thresholds of 0.5."""
         half = np.full(len(prior), 0.5)
-        return Evidence(half, half.copy(), prior, note, p.astype(np.float32), y.astype(np.int8))
+        return Evidence(half, half.copy(), prior, note, p.astype(np.float32), labels_of(y))
 
     @staticmethod
     def none(prior: NDArray, note: str) -> "Evidence":
@@ -51,3 +51,8 @@ class Evidence:
     def measured(self) -> int | None:
         """Labelled images that a chance is counted on; None where there are none, so that no chance is stated."""
         return self.entries // len(self.prior) if self.entries else None
+
+
+def labels_of(y: NDArray) -> NDArray:
+    """Labels as evidence has them, int8: -1 for whatever stands at an unknown entry, a number below 0."""
+    return np.where(y < 0, -1, y).astype(np.int8)

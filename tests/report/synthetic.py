@@ -62,7 +62,7 @@ def write_pseudo_labels(
     p = torch.sigmoid(torch.from_numpy(1.2 * rng.normal(size=truth.shape) + (2 * truth - 1.25) * sure))
     y, known = torch.from_numpy(truth), rng.random(len(truth)) < 0.2
 
-    def optimal(confidence: Tensor, bins: int, *, per_class: bool) -> tuple[Tensor, Tensor] | None:
+    def optimal(confidence: Tensor, bins: int) -> tuple[Tensor, Tensor] | None:
         n_pos, n_neg = count_bins(confidence, y, bins)
         return (n_pos / (n_pos + n_neg), n_pos + n_neg) if hidden else None
 

@@ -26,8 +26,11 @@ def models(folder):
 
 
 def tensors(folder):
-    """What was trained, without the metadata of the file: the thresholds and the curve there are meant to tell of labels."""
-    return {path.name: {k: v.tobytes() for k, v in load_file(path).items()} for path in sorted(folder.glob("*.safetensors"))}
+    """What was trained, without the evidence beside it: that is meant to tell of labels."""
+    return {
+        path.name: {k: v.tobytes() for k, v in load_file(path).items() if not k.startswith("evidence.")}
+        for path in sorted(folder.glob("*.safetensors"))
+    }
 
 
 def tables(folder):

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dicap.calibration.evidence import Evidence
+from dicap.calibration.evidence import Evidence, labels_of
 from dicap.calibration.quota import quota_of
 from dicap.calibration.rates import Rates, bin_index, count_bins, estimate_rates, pieces
 from dicap.calibration.thresholds import PseudoLabels
@@ -127,7 +127,7 @@ def recorded_rates(curves: ClassCurves, p: Tensor, y: Tensor, p_unlabelled: Tens
 def evidence_out_of_fold(problem: Problem, heads: Solution) -> Evidence:
     """All labelled images, each scored by the student of its fold; thresholds by the quota among these scores."""
     p, at_rank = scores_out_of_fold(heads, problem.all_rows, problem.fold)
-    y = problem.y.astype(np.int8)
+    y = labels_of(problem.y)
     tau_pos, tau_neg = published_thresholds(thresholds_of(quota_of(p, y)))
     note = f"counted on {len(y)} labelled images, each scored by a head that never saw it"
     return Evidence(tau_pos, tau_neg, prior_of(y), note, p.astype(np.float32), y, at_rank.astype(np.float32))

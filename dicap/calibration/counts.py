@@ -98,8 +98,8 @@ def counts(labelled: Labelled, folder: Moments) -> Counts:
     slope = np.maximum(covariance / variance, 0) * k / (k + 2)
     explained = (2 * slope * covariance - slope**2 * variance) / np.maximum(share * (1 - share), 1e-12)
     explained = np.clip(explained, 0, 1) * np.maximum(k - 1, 0) / (k + 1)
-    found = np.clip(share + slope * (folder.mean - both.mean), 0, 1)
-    low, high = wilson(found, 1 / ((1 - explained) * (1 / n + 1 / size)))
+    estimate = np.clip(share + slope * (folder.mean - both.mean), 0, 1)
+    low, high = wilson(estimate, 1 / ((1 - explained) * (1 / n + 1 / size)))
     unknown = both.images == 0
     low, high = np.where(unknown, 0, low), np.where(unknown, 1, high)
 
@@ -110,7 +110,7 @@ def counts(labelled: Labelled, folder: Moments) -> Counts:
     apart = np.abs(folder.mean - both.mean) > z * np.maximum(error, 1e-12) + z**2 / 6 * np.abs(1 - 2 * both.mean) / size
     low, high = np.floor(low * size + 1e-9), np.ceil(high * size - 1e-9)
     by_shift, shift_low, shift_high = (part * size for part in _by_shift(present, absent, folder))
-    return Counts(found * size, low, high, (k >= ENOUGH) & apart, by_shift, shift_low, shift_high)
+    return Counts(estimate * size, low, high, (k >= ENOUGH) & apart, by_shift, shift_low, shift_high)
 
 
 def _by_shift(present: Moments, absent: Moments, folder: Moments) -> tuple[NDArray, NDArray, NDArray]:

@@ -65,11 +65,11 @@ def logits_out_of_fold(x: NDArray, y: NDArray, fold: NDArray, candidates: Sequen
     """
     assert len(x) == len(y) == len(fold), (x.shape, y.shape, fold.shape)
     known, y = np.asarray(y >= 0, np.float32), np.where(y >= 0, y, 0).astype(y.dtype)
-    heads, rows, solution, found = fold_weights(fold) * known, rotate(x), None, []
+    heads, rows, solution, logits = fold_weights(fold) * known, rotate(x), None, []
     for loss_weight in candidates:
         solution = solve(rows, y, weight=heads, loss_weight=loss_weight, start=solution, tolerance=tolerance)
-        found.append(out_of_fold_scores(solution.logits(x), fold).astype(np.float64))
-    return np.stack(found)
+        logits.append(out_of_fold_scores(solution.logits(x), fold).astype(np.float64))
+    return np.stack(logits)
 
 
 def log_losses(z: NDArray, y: NDArray) -> NDArray:

@@ -101,8 +101,8 @@ def _other_network(runs: pd.DataFrame) -> dict[str, dict[str, str]]:
 def _best_on_test(runs: pd.DataFrame) -> dict[str, dict[str, str]]:
     """The best epoch on the test images, beside the last one, of rows whose authors print the best (docs/methods.md 2.9)."""
     known = runs[runs["best_on_test"].notna() & runs["method"].isin(BEST_PRINTED)] if "best_on_test" in runs else runs[:0]
-    found = {str(row): _mean_words(part["best_on_test"]) for row, part in known.groupby("row", sort=False)}
-    return {"best epoch on test": found} if found else {}
+    best = {str(row): _mean_words(part["best_on_test"]) for row, part in known.groupby("row", sort=False)}
+    return {"best epoch on test": best} if best else {}
 
 
 def _mean_words(values: pd.Series) -> str:

@@ -269,11 +269,11 @@ def _delta(table: Table, runs: pd.DataFrame, column: Column) -> str:
 
 def _compare_rows(table: Table, runs: pd.DataFrame) -> None:
     """Each row of `spec.against` with its other one, seed by seed."""
-    cells, spec, found = table.cells, table.spec, {}
+    cells, spec, gain_of = table.cells, table.spec, {}
     for row, column in ((row, column) for row in spec.against if row in table.rows for column in table.columns):
         seeds = (_seeds(runs, name, column, spec) for name in (row, spec.against[row]))
-        found[row, *column] = gain(*seeds)[:2]
-    gains = [found.get(place, (np.nan, np.nan)) for place in cells.index]
+        gain_of[row, *column] = gain(*seeds)[:2]
+    gains = [gain_of.get(place, (np.nan, np.nan)) for place in cells.index]
     cells[["gain", "gain_half"]] = np.array(gains, float).reshape(-1, 2)
     cells["against"] = cells.index.get_level_values("row").map(dict(spec.against)).where(cells["gain"].notna())
 

@@ -90,9 +90,9 @@ def at_threshold(scores: np.ndarray, labels: np.ndarray, threshold: float | None
 
     All are None without a threshold.
     """
-    found = {} if threshold is None else of_answers((scores >= threshold).astype(np.int8), labels)
+    shares = {} if threshold is None else of_answers((scores >= threshold).astype(np.int8), labels)
     keys = {"f1_best": "f1", "precision_best": "yes_right", "recall_best": "yes_recall"}
-    return {name: found.get(key) for name, key in keys.items()} | {"threshold_best": threshold}
+    return {name: shares.get(key) for name, key in keys.items()} | {"threshold_best": threshold}
 
 
 def reliability(chance: np.ndarray, right: np.ndarray, bins: int = 10) -> list[dict[str, float]]:

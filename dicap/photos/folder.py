@@ -39,17 +39,17 @@ def photographs(images: Images) -> list[Photograph]:
     """
     several = isinstance(images, Iterable) and not isinstance(images, str | Path | Image.Image | np.ndarray)
     many: list[One] = list(images) if several else [images]  # type: ignore[list-item]
-    found: list[Photograph] = []
+    photographs: list[Photograph] = []
     for one in many:
         if isinstance(one, str | Path):
-            found += _of_path(str(one), alone=len(many) == 1, listed=several)
+            photographs += _of_path(str(one), alone=len(many) == 1, listed=several)
         elif isinstance(one, Image.Image):
-            found.append(Photograph(str(len(found)), one))
+            photographs.append(Photograph(str(len(photographs)), one))
         else:
-            found += [Photograph(str(len(found) + i), pixels) for i, pixels in enumerate(_arrays(one))]
-    if not found:
+            photographs += [Photograph(str(len(photographs) + i), pixels) for i, pixels in enumerate(_arrays(one))]
+    if not photographs:
         raise DataError("predict: no image is named; give a file or a folder")
-    return found
+    return photographs
 
 
 def _of_path(text: str, *, alone: bool, listed: bool) -> list[Photograph]:
@@ -67,8 +67,8 @@ def _of_path(text: str, *, alone: bool, listed: bool) -> list[Photograph]:
 
 def _arrays(pixels: np.ndarray) -> list[np.ndarray]:
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.ndim not in (2, 3, 4):
-        found = f"{pixels.dtype} of shape {pixels.shape}" if isinstance(pixels, np.ndarray) else type(pixels).__name__
-        raise DataError(f"predict: found {found}, expected a path, a PIL image, or an array of uint8 of shape (H, W, 3)")
+        kind = f"{pixels.dtype} of shape {pixels.shape}" if isinstance(pixels, np.ndarray) else type(pixels).__name__
+        raise DataError(f"predict: found {kind}, expected a path, a PIL image, or an array of uint8 of shape (H, W, 3)")
     if not pixels.size:
         raise DataError(f"predict: an array of shape {pixels.shape} holds no image")
     if pixels.ndim > 2 and pixels.shape[-1] not in (3, 4):

@@ -117,13 +117,13 @@ def doubts(scores: np.ndarray, labels: np.ndarray, ranked: np.ndarray | None = N
     worst_on, worst_off = (np.where(chosen, entries, -np.inf).max(1) for chosen in (y, labels == 0))
     total = np.where(np.isneginf(worst_on), 0.0, worst_on) + ABSENT * np.where(np.isneginf(worst_off), 0.0, worst_off)
     rows = np.arange(len(y)) if ranked is None else np.flatnonzero(ranked)
-    found = []
+    ranking = []
     for row in rows[np.argsort(-total[rows], kind="stable")]:
         order = np.argsort(-entries[row], kind="stable")
         known = [int(c) for c in order if labels[row, c] >= 0]
         pointed = [c for c in known if (y[row, c] and entries[row, c] > 0) or scores[row, c] >= LIKELY][:MOST_ODD]
-        found.append(Doubt(int(row), float(total[row]), pointed or [int(order[0])]))
-    return found
+        ranking.append(Doubt(int(row), float(total[row]), pointed or [int(order[0])]))
+    return ranking
 
 
 def chances(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:

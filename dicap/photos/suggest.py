@@ -65,11 +65,11 @@ def spread(embeddings: np.ndarray, count: int, labelled: int = 0) -> list[int]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # copies share a cluster, and fewer are chosen
-        found = KMeans(labelled + count, max_iter=ITERATIONS, random_state=0).fit(embeddings)
-    which = np.asarray(found.labels_)
+        clusters = KMeans(labelled + count, max_iter=ITERATIONS, random_state=0).fit(embeddings)
+    which = np.asarray(clusters.labels_)
     size = np.bincount(which, minlength=labelled + count)
     size[which[:labelled]] = 0
-    far = ((embeddings - found.cluster_centers_[which]) ** 2).sum(1)
+    far = ((embeddings - clusters.cluster_centers_[which]) ** 2).sum(1)
     members = [np.flatnonzero(which == c) for c in np.argsort(-size, kind="stable")[:count] if size[c]]
     chosen = [int(some[np.argmin(far[some])]) for some in members]
     return chosen or [labelled + int(i) for i in np.argsort(-far[labelled:], kind="stable")[:count]]

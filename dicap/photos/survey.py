@@ -119,12 +119,12 @@ def _unlisted(raw: RawSet, root: Path, options: Own) -> int:
     return len(with_unlabelled(raw, root, root, options.ignore).items) - len(raw.items)
 
 
-def _understood(raw: RawSet, kind: str, found: Survey, drawn: int, share: float) -> Iterator[tuple[str, str]]:
+def _understood(raw: RawSet, kind: str, survey: Survey, drawn: int, share: float) -> Iterator[tuple[str, str]]:
     where = raw.source.get("table") or raw.source.get("export") or ", ".join(raw.source.get("annotations", [])[:3])
     yield "format", f"{kind}{f': {where}' if where else ''}"
     if read := raw.source.get("read"):
         yield "columns", ", ".join(f"{what}: {how}" for what, how in read.items())
-    splits = ", ".join(f"{count} {split}" for split, count in found.counts.items() if count)
+    splits = ", ".join(f"{count} {split}" for split, count in survey.counts.items() if count)
     yield "splits", splits + (f" (the test split drawn: own.test_share {share:g})" if drawn else "")
     in_part = [item for item in raw.items if item.absent is not None]
     if in_part:
@@ -140,9 +140,9 @@ def _example(item: Item, classes: list[str]) -> tuple[str, str, str]:
     return item.path, item.split, labels
 
 
-def _ratio(found: Survey) -> tuple[float, str]:
-    if found.counts["unlabeled"]:
-        return 1.0, f"all labels are used; the {found.counts['unlabeled']} unlabelled images are learnt from as well"
+def _ratio(survey: Survey) -> tuple[float, str]:
+    if survey.counts["unlabeled"]:
+        return 1.0, f"all labels are used; the {survey.counts['unlabeled']} unlabelled images are learnt from as well"
     return (
         0.5,
         "no image is unlabelled, so half the training images stand in, their labels hidden; --unlabeled names a folder of more",
@@ -158,30 +158,30 @@ def _everywhere(raw: RawSet) -> list[str]:
     return [name for c, name in enumerate(raw.classes) if c in seen - missing]
 
 
-def _problems(found: Survey) -> Iterator[str]:
-    total = sum(found.counts.values())
-    if found.everywhere:
-        nothing = "nothing" if len(found.everywhere) == len(found.classes) else "nothing of it"
+def _problems(survey: Survey) -> Iterator[str]:
+    total = sum(survey.counts.values())
+    if survey.everywhere:
+        nothing = "nothing" if len(survey.everywhere) == len(survey.classes) else "nothing of it"
         yield (
-            f"every labelled training image shows {first_of(found.everywhere, SHOWN)}, so {nothing} can be learnt; add "
+            f"every labelled training image shows {first_of(survey.everywhere, SHOWN)}, so {nothing} can be learnt; add "
             "photographs without, labelled `-` where they show no class at all"
         )
-    for what, files in (("cannot be read", found.unreadable), ("are missing", found.missing)):
+    for what, files in (("cannot be read", survey.unreadable), ("are missing", survey.missing)):
         if files:
             path, reason = files[0]
             yield f"{len(files)} of {total} images {what} ({len(files) / total:.1%}); the first: {path}" + (
                 f": {reason}" if reason != MISSING else ""
             )
-    few = [name for name, train, _ in found.classes if train < FEW]
+    few = [name for name, train, _ in survey.classes if train < FEW]
     if few:
         yield f"classes with fewer than {FEW} labelled training images ({len(few)}): {first_of(few, SHOWN)}"
-    blind = [name for name, _, test in found.classes if not test]
+    blind = [name for name, _, test in survey.classes if not test]
     if blind:
         yield f"classes without a test image, of whose score nothing can be said ({len(blind)}): {first_of(blind, SHOWN)}"
-    if found.counts["train"] < 50:
-        yield f"only {found.counts['train']} labelled training images; a few hundred are a good start"
+    if survey.counts["train"] < 50:
+        yield f"only {survey.counts['train']} labelled training images; a few hundred are a good start"
     looks_alike: dict[str, list[str]] = {}
-    for name, _, _ in found.classes:
+    for name, _, _ in survey.classes:
         # what one sees of a name: without capitals, letters that have no shape, and the kind of its blanks
         shapes = "".join(letter for letter in unicodedata.normalize("NFKC", name) if unicodedata.category(letter) != "Cf")
         looks_alike.setdefault(" ".join(shapes.casefold().split()), []).append(name)

@@ -242,9 +242,9 @@ def _explain(item: Any, origins: dict[str, str], params: Path) -> str:
     origin = origins.get(key, _short(params))
     if item["input"] is None:
         return f"{origin}: {key}: no value in any of the files; expected {message}"
-    found = repr(item["input"])
+    value = repr(item["input"])
     hint = ""
     if item["type"] == "literal_error" and isinstance(item["input"], str):
         options = [option.strip(" '") for option in message.replace(" or ", ",").split(",")]
         hint = did_you_mean(item["input"], options)
-    return f"{origin}: {key}: found {found}, expected {message}{hint}"
+    return f"{origin}: {key}: found {value}, expected {message}{hint}"

@@ -97,11 +97,11 @@ def rows_of(
         first = {key: values[:1] for key, values in plan.axes.items() if key in ("ratio", "seed")}
         for dataset, root in roots.items():
             try:
-                found = cells(plan.override({"dataset": [dataset], "data_root": [root]} | first | dict(given)), params)
+                planned = cells(plan.override({"dataset": [dataset], "data_root": [root]} | first | dict(given)), params)
             except SettingsError as error:
                 refused = error
             else:
-                rows |= {case_mark(cell.settings): row_of(kind, cell.case, cell.settings) for cell in found}
+                rows |= {case_mark(cell.settings): row_of(kind, cell.case, cell.settings) for cell in planned}
     if refused and not rows:
         raise refused
     return rows

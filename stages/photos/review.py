@@ -58,27 +58,27 @@ def command(count: int, again: bool, out: Path, device: str, params: Path) -> No
         raise DataError(f"{store.folder}: every labelled image was looked at; --again shows them once more")
     chance, names = chances(scores, labels), store.classes
     table = [["image", "labels", *(["absent"] if in_part else []), "surprise", "look_at"]]
-    for found in ranked:
-        mine = labels[found.row]
+    for doubt in ranked:
+        mine = labels[doubt.row]
         given, absent = (";".join(names[c] for c in np.flatnonzero(mine == value)) for value in (1, 0))
         if (mine >= 0).all():
             given, absent = given or "-", "*"
-        odd = ";".join(names[c] for c in found.odd)
+        odd = ";".join(names[c] for c in doubt.odd)
         told = [given, absent or "-"] if in_part else [given]
-        table.append([str(store.ids[rows[found.row]]), *told, f"{found.surprise:.3f}", odd])
+        table.append([str(store.ids[rows[doubt.row]]), *told, f"{doubt.surprise:.3f}", odd])
     write_list(listing, table)
     shown = ranked[:count]
     questions = [
         Question(
-            str(store.ids[rows[found.row]]),
-            chance[found.row],
-            np.flatnonzero(labels[found.row] > 0).tolist(),
-            odd=found.odd,
-            unknown=np.flatnonzero(labels[found.row] < 0).tolist(),
+            str(store.ids[rows[doubt.row]]),
+            chance[doubt.row],
+            np.flatnonzero(labels[doubt.row] > 0).tolist(),
+            odd=doubt.odd,
+            unknown=np.flatnonzero(labels[doubt.row] < 0).tolist(),
         )
-        for found in shown
+        for doubt in shown
     ]
-    pictures = originals(settings, store, [int(rows[found.row]) for found in shown])
+    pictures = originals(settings, store, [int(rows[doubt.row]) for doubt in shown])
     downloaded = write_labelling_page(questions, pictures, names, page, review=True, measured=True)
     seen_by = f"{settings.backbone} ({settings.backbone_weights} weights) before training"
     say(f"ranked by linear heads on the features of {seen_by}, each image scored out of fold")

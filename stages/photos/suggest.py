@@ -71,10 +71,10 @@ def command(
             f"labels to choose from: dicap-stage init-data {settings.data_root} --unlabeled FOLDER"
         )
     chosen = suggest(saved, inputs, rows, count, runtime, by, labelled.nonzero()[0])
-    listed = [(store.ids[found.row], "", ";".join(saved.classes[c] for c in found.likely)) for found in chosen]
-    questions = [Question(str(store.ids[found.row]), found.chance, found.likely) for found in chosen]
+    listed = [(store.ids[one.row], "", ";".join(saved.classes[c] for c in one.likely)) for one in chosen]
+    questions = [Question(str(store.ids[one.row]), one.chance, one.likely) for one in chosen]
     write_list(out / LIST, [("image", "labels", "model_says"), *listed])
-    pictures, measured = originals(settings, store, [found.row for found in chosen]), saved.evidence.measured is not None
+    pictures, measured = originals(settings, store, [one.row for one in chosen]), saved.evidence.measured is not None
     write_labelling_page(questions, pictures, saved.classes, out / PAGE, review=False, measured=measured)
     _finish(out, count, len(chosen), len(rows), [f"dicap-stage import-labels {out / LIST}", "dvc repro"])
 

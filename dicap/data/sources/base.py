@@ -274,7 +274,7 @@ def is_cached(path: Path) -> bool:
     return re.search(r"/files/md5/[0-9a-f]{2}/[0-9a-f]{30}$", os.path.realpath(path)) is not None
 
 
-def listing_error(path: Path, line: int, found: str, expected: str) -> DataError:
+def listing_error(path: Path, line: int, text: str, expected: str) -> DataError:
     """The error of a list's line that is not what it should be."""
-    shown = found if len(found) <= 60 else found[:57] + "..."
+    shown = text if len(text) <= 60 else text[:57] + "..."
     return DataError(f"{path}: line {line}: found {shown!r}, expected {expected}; unpack the archive again")

@@ -54,7 +54,7 @@ def finished(*, everywhere: bool) -> tuple[list[dict[str, Any]], list[str]]:
     from dicap.settings.methods import METHODS
 
     cache = cache_folder(Path.cwd())
-    found, notes, absent = [], [], 0
+    experiments, notes, absent = [], [], 0
     for revision in reversed(revisions(everywhere=everywhere)):
         stages = stages_of(revision.lock)
         made = {path: (name, md5) for name, stage in stages.items() for path, md5 in stage.outs.items()}
@@ -79,13 +79,13 @@ def finished(*, everywhere: bool) -> tuple[list[dict[str, Any]], list[str]]:
             continue
         facts = {"name": revision.name, "rev": revision.rev, "when": revision.when, "data": outs.get(CONVERTED, "")}
         inputs = {path: md5 for stage in stages.values() for path, md5 in stage.deps.items() if path not in outs}
-        found.append(facts | {"settings": settings, "metrics": metrics, "inputs": inputs})
+        experiments.append(facts | {"settings": settings, "metrics": metrics, "inputs": inputs})
     if absent:
         notes.append(
             f"left out {absent} run{'s' if absent > 1 else ''} whose results DVC's cache does not hold, or not as written; "
             "`dvc fetch` gets them from a remote."
         )
-    return found, notes
+    return experiments, notes
 
 
 def revisions(*, everywhere: bool) -> list[Revision]:
@@ -101,9 +101,9 @@ def revisions(*, everywhere: bool) -> list[Revision]:
     names: dict[str, str] = {}
     for line in git("for-each-ref", "--format=%(objectname) %(refname)", "refs/exps").splitlines():
         rev, _, ref = line.partition(" ")
-        found = _EXPERIMENT.fullmatch(ref)
-        if found and (everywhere or found[1] + found[2] == head):
-            names[rev] = found[3]
+        match = _EXPERIMENT.fullmatch(ref)
+        if match and (everywhere or match[1] + match[2] == head):
+            names[rev] = match[3]
     # All commits: those that changed the lock.
     history = ["--date-order", "--full-history", *names, "--branches", "--tags", "HEAD", "--", LOCK]
     wanted = history if everywhere else ["--no-walk", *names, "HEAD"]

@@ -111,7 +111,7 @@ def cells(grid: Grid, params: Path) -> list[Cell]:
     """
     read = functools.cache(read_yaml)  # a file for every cell would take minutes
     base = read(params)
-    found: dict[str, Cell] = {}
+    planned: dict[str, Cell] = {}
     problems = []
     had: dict[str, list[Any]] = {key: [] for key in grid.chosen}  # the values of all cells
     for (case, own), *values in itertools.product(grid.cases.items(), *grid.axes.values()):
@@ -132,7 +132,7 @@ def cells(grid: Grid, params: Path) -> list[Cell]:
         if any(flat[key] not in values for key, values in grid.chosen.items()):
             continue
         mark = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
-        found.setdefault(mark, Cell(_name(grid, case, changes, settings, mark[:10]), case, changes, settings))
+        planned.setdefault(mark, Cell(_name(grid, case, changes, settings, mark[:10]), case, changes, settings))
     for key, values in grid.chosen.items():
         for value in values:
             if value not in had[key]:
@@ -140,7 +140,7 @@ def cells(grid: Grid, params: Path) -> list[Cell]:
                 problems.append(f"-S {key}={value}: no cell of the grid has it; the cases set {key} themselves ({there})")
     if problems:
         raise SettingsError("\n".join(problems))
-    return list(found.values())
+    return list(planned.values())
 
 
 def _name(grid: Grid, case: str, changes: Mapping[str, Any], settings: Mapping[str, Any], mark: str) -> str:

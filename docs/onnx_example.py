@@ -42,11 +42,11 @@ scores = session.run(["scores"], {"images": np.stack(images).transpose(0, 3, 1, 
 
 rule = facts["decisions"]
 for path, row in zip(sys.argv[2:], scores, strict=True):
-    for name, p, low, high in zip(facts["classes"], row, rule["tau_neg"], rule["tau_pos"], strict=True):
+    for name, p, low, high in zip(facts["classes"], row.tolist(), rule["tau_neg"], rule["tau_pos"], strict=True):
         decision = "yes" if p > high or p == high == low else "no" if p < low else "unsure"
         chance = ""
         if rule["curve"] and decision != "unsure":
-            clipped = np.clip(float(p), 1e-6, 1 - 1e-6)
+            clipped = np.clip(p, 1e-6, 1 - 1e-6)
             present = np.interp(np.log(clipped / (1 - clipped)), rule["curve"]["logit"], rule["curve"]["rate"])
             right = present if decision == "yes" else 1 - present
             decision, chance = (decision, f"{right:.4f}") if right >= 0.5 else ("unsure", "")

@@ -95,18 +95,18 @@ def decisions(answers: Answers) -> dict[str, Any]:
     """Thresholds, the share of positives, and what a chance is read from, as plain JSON: the rule of `Answers.decide`."""
     evidence, curve = answers.evidence, answers.curve
     return {
-        "tau_pos": _short(evidence.tau_pos),
-        "tau_neg": _short(evidence.tau_neg),
-        "prior": _short(evidence.prior),
-        "curve": curve and {"logit": _short(curve.knots), "rate": _short(curve.rate), "entries": evidence.entries},
+        "tau_pos": _plain(evidence.tau_pos),
+        "tau_neg": _plain(evidence.tau_neg),
+        "prior": _plain(evidence.prior),
+        "curve": curve and {"logit": _plain(curve.knots), "rate": _plain(curve.rate), "entries": evidence.entries},
         "note": evidence.note,
         "f1_threshold": answers.f1_threshold(),
     }
 
 
-def _short(values: np.ndarray) -> list[float | None]:
-    """Nine significant digits tell apart all confidences in single precision: a threshold just below 1 does not become 1."""
-    return [None if np.isnan(value) else float(f"{value:.9g}") for value in values]
+def _plain(values: np.ndarray) -> list[float | None]:
+    """To the last digit: a chance just below a half is no answer, and is to be none in the exported rule."""
+    return [None if np.isnan(value) else float(value) for value in values]
 
 
 def _reader(path: Path) -> Any:

@@ -7,11 +7,12 @@ import click
 
 from dicap import __version__
 from dicap.errors import SettingsError
-from dicap.settings import Resolved, Settings
+from dicap.settings import Settings
 from dicap.settings.catalogue import BUNDLED, NAMED_WEIGHTS
 from stages.support.common import DATA, params_option, resolve_and_warn
 from stages.support.terminal import finish
 
+KNOWN = (("resnet50", "imagenet"), ("tf_efficientnet_lite0", "lite"), ("test_resnet", "random"))  # those of configs/
 REQUIREMENTS = Path("requirements.txt")  # written by `dicap-stage new`
 ASKED = re.compile(r"^dicap==(\d+(?:\.\d+)*)\s*$", re.MULTILINE)
 
@@ -31,19 +32,18 @@ def command(params: Path) -> None:
             f"{resolved.origins['backbone_weights']}: backbone_weights: found {settings.backbone_weights!r}, allowed are "
             f"{', '.join(NAMED_WEIGHTS)}; set weights_file to a file, so that DVC sees it change"
         )
-    _check_backbone(resolved, params)
+    _check_backbone(settings)
     _check_data(settings)
     finish("check", {"settings": str(params)}, ["dicap-stage convert"])
 
 
-def _check_backbone(resolved: Resolved, params: Path) -> None:
-    """Raise SettingsError where a backbone or weights that `params` names cannot be built or read. timm takes seconds to load."""
-    settings, origins = resolved.settings, resolved.origins
-    if params.name in (origins["backbone"], origins["backbone_weights"]):
+def _check_backbone(settings: Settings) -> None:
+    """Raise SettingsError where a backbone cannot be built or its weights not be read. timm takes seconds to load."""
+    network = settings.network
+    if (settings.backbone, settings.backbone_weights) not in KNOWN or (network.stride, network.tokens) != (32, "map"):
         from dicap.network.backbone import create_backbone
 
         weights = "random" if settings.backbone_weights == "imagenet" else settings.backbone_weights  # nothing is fetched here
-        network = settings.network
         create_backbone(settings.backbone, weights, network.stride, settings.image_size, network.tokens)
 
 

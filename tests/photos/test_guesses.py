@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from dicap.errors import DataError, SettingsError
-from dicap.photos.readers.read import added_before, content_mark, read
+from dicap.photos.readers.read import added_before, content_mark, read, read_added
 from dicap.photos.survey import survey
 from dicap.settings import Own
 from photos.awkward import coco, label_studio, looked_at, picture, pictures
@@ -164,12 +164,111 @@ def test_words_for_none_are_classes_or_nothing_as_is_said(tmp_path, word, form):
         assert found == expected
 
 
+@pytest.mark.parametrize("form", ["files", "rows", "coco", "bare coco"])
+def test_a_split_that_is_said_without_labels_is_no_less_said(tmp_path, form):
+    whole = [[name, label.replace("-", "cat")] for name, label in LISTED]
+    if form == "files":
+        write(tmp_path, [["image", "labels"], *whole], "train.csv")
+        write(tmp_path, [["image"], *([name] for name in NAMES[8:])], "test.csv")
+    elif form == "rows":
+        said = [[name, label, ""] for name, label in whole] + [[name, "", "test"] for name in NAMES[8:]]
+        write(tmp_path, [["image", "labels", "split"], *said])
+    else:
+        for split, names in (("train", ("a.png", "b.png", "c.png", "e.png")), ("test", ("c.png", "e.png"))):
+            coco(tmp_path, f"{split}.json", ".", names)
+            content = json.loads((tmp_path / f"{split}.json").read_text())
+            if split == "test":
+                content |= {"annotations": []}
+            if form == "bare coco" and split == "test":
+                del content["annotations"]
+            (tmp_path / f"{split}.json").write_text(json.dumps(content))
+    with pytest.raises(DataError, match="with another split; give it one"):
+        asked(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        *("cat;dog,bird", "cat;dog|bird", "cat;dog / bird", "cat;dog and bird", "cat and dog", "cat und dog", "cat,", "dog;cat,"),
+        *("cat;dog-bird", "cat;dog\\bird", "cat;dog\xa0bird"),
+    ],
+)
+@pytest.mark.parametrize("others", [["cat;bird", "dog"], ["cat", "bird", "dog"]])
+def test_each_part_of_a_cell_may_be_several_names(tmp_path, cell, others):
+    cells = [cell, *others]
+    write(tmp_path, [["image", "labels"], *([name, cells[i % len(cells)]] for i, name in enumerate(NAMES))])
+    with pytest.raises(DataError, match="one class or several"):
+        looked_at(tmp_path, Own(test_share=0.3))
+    raw, turns = asked(tmp_path)
+    assert set(raw.classes) == {"cat", "dog", "bird"} and turns == 1
+
+
+@pytest.mark.parametrize("word", ["!dog", "-dog", "no dog", "not dog", "~dog", "dog?", "No-Dog", "without dog"])
+@pytest.mark.parametrize("form", ["table", "cells", "heads", "folders", "label studio"])
+def test_a_word_that_a_class_is_not_there_or_in_doubt_is_asked_about(tmp_path, word, form):
+    shown = {name: {word, "cat"} if i % 2 and form == "cells" else {word} if i % 2 else {"dog"} for i, name in enumerate(NAMES)}
+    if form in ("table", "cells"):
+        write(tmp_path, [["image", "labels"], *([name, ";".join(pets)] for name, pets in shown.items())])
+    elif form == "heads":
+        write(tmp_path, [["image", "cat", "dog", word], *([*row, i % 2] for i, row in enumerate(ONE_HOT))])
+    elif form == "folders":
+        pictures(tmp_path, [f"{min(pets)}/{name}" for name, pets in shown.items()])
+    else:
+        label_studio({name: chosen(what=pets) for name, pets in shown.items()}, NAMES)(tmp_path)
+    with pytest.raises(DataError, match=r"not there, or is doubtful|has no role that is known"):
+        looked_at(tmp_path, Own(test_share=0.3))
+    if form == "heads":
+        assert asked(tmp_path)[0].classes == CATDOG
+    else:
+        assert {word, "dog"} <= {*looked_at(tmp_path, Own(test_share=0.3, words="class")).classes}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "match"),
+    [
+        ("labels.csv", "image,labels\n00.png,cat\n01.png,dog\nimage,labels\n02.png,cat\n", "line 4: the heads a second time"),
+        ("labels.csv", "image , labels\n00.png,cat\n01.png,dog\nimage,labels\n", "line 4: the heads a second time"),
+    ],
+)
+def test_a_head_that_comes_again_is_no_row(tmp_path, name, text, match):
+    pictures(tmp_path, NAMES)
+    (tmp_path / name).write_text(text)
+    with pytest.raises(DataError, match=match):
+        looked_at(tmp_path, Own(test_share=0.3))
+
+
+def test_answers_of_a_model_in_coco_are_no_labels(tmp_path):
+    coco(tmp_path, "train.json", ".", ("a.png", "b.png", "c.png", "e.png"))
+    coco(tmp_path, "more.json", ".", ("d.png", "f.png"))
+    content = json.loads((tmp_path / "train.json").read_text())
+    content["annotations"] = [entry | {"score": 0.4} for entry in content["annotations"]]
+    (tmp_path / "train.json").write_text(json.dumps(content))
+    with pytest.raises(DataError, match="a model's answers; leave the file out"):
+        looked_at(tmp_path, Own(test_share=0.3, files=["train.json"]))
+
+
+@pytest.mark.parametrize("head", ["value", "confidence", "not_labels", "split", "Value"])
+def test_a_column_that_import_labels_does_not_know_is_refused(tmp_path, head):
+    (tmp_path / "more.csv").write_text(f"image,labels,{head}\n00.png,cat,0\n")
+    with pytest.raises(DataError, match=f"column {head.lower()} is none that import-labels reads"):
+        read_added(tmp_path / "more.csv", ["cat"], NAMES)
+    (tmp_path / "more.csv").write_text("Image,Labels,Absent,model_says,surprise,look_at\n00.png,cat,*,dog,0.1,dog\n")
+    assert read_added(tmp_path / "more.csv", ["cat"], NAMES)["00.png"].labels == ["cat"]
+
+
 @pytest.mark.parametrize(
     ("cells", "match"),
     [
         (["cat:0.9", "dog:0.25;cat:0.5"], "one and its score"),
         (["cat (0.9)", "dog (0.8)"], "one and its score"),
         (["cat 90%", "dog 8%"], "one and its score"),
+        *(
+            (cells, "one and its score or count")
+            for cells in (["cat (2);dog (1)", "dog (1)"], ["cat: 2", "dog: 1"], ["2x cat", "dog"])
+        ),
+        *((cells, "one and its score or count") for cells in (["2 x cat", "dog"], ["dog:91", "cat"], ["dog/0.91", "cat"])),
+        *(([bits, "[0 1 1]"], "0 and 1 of several") for bits in ("[1 0 1]", "[1. 0. 1.]")),
+        *(([one, "dog"], "a name within marks") for one in ("[cat]", "{cat}", "'cat'", '"cat"', "[cat;dog]")),
         (["fox, bear", "cat;dog"], r"own\.separator ','"),
         (["fox、bear", "cat;dog"], r"own\.separator '、'"),
     ],

@@ -79,7 +79,7 @@ def test_labels_given_later_make_training_images(root, tmp_path):
     added.write_text("image,labels\n10.png,cat; fox\n11.png,-\n")
     raw = looked_at(root, options(added=str(added)))  # of images that were removed since
     assert any("not in the data set any more: 2 (the first: 10.png)" in note for note in raw.notes)
-    added.write_text("image,labels,other\nimages/00.png,cat;fox,1\nmore/x.png,cat,\n")
+    added.write_text("image,labels,surprise\nimages/00.png,cat;fox,1\nmore/x.png,cat,\n")
     pictures(tmp_path / "more", ["x.png", "y.png"])
     raw = looked_at(root, options(added=str(added), unlabeled_root=str(tmp_path / "more")))
     assert raw.classes == ["cat", "dog", "fox", "owl"]

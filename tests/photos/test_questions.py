@@ -1,5 +1,6 @@
 """What is not understood stops the command, with an answer that works when it is given; and no file of ours is ever labels."""
 
+import ast
 import csv
 import io
 import re
@@ -28,6 +29,9 @@ def answers(line):
         words = shlex.split(found[1])
         pairs = [(key.removeprefix("--").replace("-", "_"), value) for key, value in zip(words[::2], words[1::2], strict=True)]
         return {key: next(csv.reader(io.StringIO(value))) if key in LISTS else value for key, value in pairs}
+    if (found := re.search(r"init-data --separator (.+?)\) reads", line)) is not None:  # which need not be visible
+        typed = ast.literal_eval(found[1].removeprefix("$")) if found[1].startswith("$") else shlex.split(found[1])[0]
+        return {"separator": typed}
     if (found := re.search(r"own\.(\w+) (?:to )?'?(\S+?)'?(?: or |, | \(| reads)", line)) is not None:
         return {found[1]: found[2]}
     return None

@@ -1,5 +1,6 @@
 """COCO JSON of any edition: one file or several, as labelling tools and platforms export it, or as COCO is downloaded."""
 
+import shlex
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -50,10 +51,15 @@ def _read_one(path: Path, root: Path) -> list[Row]:
         labels: dict[Any, set[str]] = {entry["id"]: set() for entry in content["images"]}
         annotated = isinstance(content.get("annotations"), list) and not path.name.startswith(WITHOUT_LABELS)
         for entry in content["annotations"] if annotated else []:
+            if "score" in entry:
+                raise DataError(
+                    f"{path}: annotations have a score, so they are a model's answers; leave the file out (init-data --ignore "
+                    f"{shlex.quote(path.relative_to(root).as_posix())}), or the scores if somebody has corrected them"
+                )
             labels[entry["image_id"]].add(name_of[entry["category_id"]])
         year = path.stem.split("_")[-1]  # instances_train2017.json means train2017/ or images/train2017/
         folders = (root / year, root / "images" / year, path.parent, root / "images", path.parent / "images")
-        split, rows = split_in(path, root) if annotated else "unlabeled", []
+        split, rows = split_in(path, root) or (None if annotated else "unlabeled"), []
         for image in content["images"]:
             if some := sorted(IN_PART & {*image}):
                 raise DataError(

@@ -86,6 +86,7 @@ def to_raw(root: Path, listing: Listing, own: Own) -> RawSet:
     """
     rows, files, notes = _one_each(root, listing, own)
     rows = [replace(row, labels=_composed(row.labels), absent=_composed(row.absent)) for row in rows]
+    rows = [replace(row, split="unlabeled") if row.labels is None and row.split else row for row in rows]
     if own.format != "folders":
         rows, more = _with_splits_of_folders(rows)
         notes += more
@@ -127,7 +128,8 @@ def to_raw(root: Path, listing: Listing, own: Own) -> RawSet:
 def _one_each(root: Path, listing: Listing, own: Own) -> tuple[list[Row], list[Path], list[str]]:
     """One row a file, whose `image` is its name in the set, with the file: links to it and rows that repeat it are one.
 
-    A file that is nowhere keeps its name, and `convert` says that it is missing. A row without labels says nothing beside others.
+    A file that is nowhere keeps its name, and `convert` says that it is missing. A row without labels says at most a split beside
+    others.
 
     Raises:
         DataError: a name could mean several files, leaves the folder or is an address; rows of one file contradict each other.
@@ -151,7 +153,8 @@ def _one_each(root: Path, listing: Listing, own: Own) -> tuple[list[Row], list[P
         known = [(row, file) for row, file in found if row.labels is not None] or found[:1]
         first, file = known[0]
         row = first
-        for other, _ in known[1:]:
+        bare = [(row, file) for row, file in found if row.labels is None and row.split not in (None, "unlabeled")]
+        for other, _ in known[1:] + bare:
             row = _united(row, other, listing.joined, own)
         rows.append(replace(row, image=relative_id(file, root)))
         files.append(file)
@@ -181,6 +184,8 @@ def _united(first: Row, other: Row, joined: bool, own: Own) -> Row:
     for what in ("split", "group"):
         if getattr(first, what) != getattr(other, what):
             raise DataError(f"{place}, with another {what}; give it one")
+    if other.labels is None:
+        return first
     same = (first.labels, first.absent) == (other.labels, other.absent)
     if not same and not joined and own.rows != "label":
         other_way = "or leave the other file out (init-data --ignore)"

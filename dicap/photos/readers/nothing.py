@@ -18,8 +18,12 @@ NOTHING = re.compile(
 )
 MISSING = re.compile(r"<?n/?a>?|#n/a|nan|nil|null|none", re.IGNORECASE)  # what programs write for a missing value
 NUMBER = re.compile(r"[-+]?\d+([.,]\d+)?")
-CODED = re.compile(r"-?[01](\W*[01])*|true|false|yes|no", re.IGNORECASE)  # 0 and 1, or a list of them
-SCORED = re.compile(r"[:=@(\[|\s_-]\s*(0?[.,]\d+|1[.,]0+|\d+([.,]\d+)?\s*%)[)\]]?$")  # of a model: `cat:0.9`
+CODED = re.compile(r"\W*[01](\W*[01])*\W*|true|false|yes|no", re.IGNORECASE)  # 0 and 1, or a list of them
+SCORED = re.compile(  # of a model, or a count: `cat:0.9`, `cat (2)`, `2x cat`
+    r"([:=@/(\[|\s_-]\s*(0?[.,]\d+|1[.,]0+|\d+([.,]\d+)?\s*%)|[:=@(\[]\s*\d+)\s*[)\]]?$|^\d+\s*[x×*]\s"
+)
+WRAPPED = re.compile(r"[\[{].*|[^\[{]*[\]}]|(['\"]).*\1")  # what is left of a list in another way of writing
+DOUBTED = re.compile(r"(?:[!~¬?-]|(?:no|not|non|without|kein|keine)[ _-])\s*(.+)|(.+?)\s*\?+", re.IGNORECASE)
 
 
 def with_words(listing: Listing, own: Own) -> Listing:
@@ -32,11 +36,18 @@ def with_words(listing: Listing, own: Own) -> Listing:
     nothing = {name for name in names if says_nothing(name, names) and not (listing.literal and MISSING.fullmatch(name))}
     odd, what = nothing, "an empty cell, or does it say that there is none?"
     table = own.format in (None, "table")
-    if table and (more := names - nothing):
+    if doubted := {name for name in names - nothing if is_doubted(name, names)}:
+        odd, what = (
+            doubted,
+            "the word that another class is not there, or is doubtful? Write that into a column absent, or nothing;",
+        )
+    elif table and (more := names - nothing):
         if all(map(CODED.fullmatch, more)):
             odd, what = more, "0 and 1 of several? Write a column for each class, headed by its name;"
         elif scored := {*filter(SCORED.search, more)}:
-            odd, what = scored, "one and its score? Leave the scores out;"
+            odd, what = scored, "one and its score or count? Leave the numbers out;"
+        elif wrapped := {*filter(WRAPPED.fullmatch, more)}:
+            odd, what = wrapped, "a name within marks? Leave the marks out;"
     if not odd or own.words == "class" or (own.format == "table" and own.classes):  # columns that were chosen
         return listing
     if odd != nothing or own.words == "auto":
@@ -58,6 +69,12 @@ def with_words(listing: Listing, own: Own) -> Listing:
 def says_nothing(name: str, names: Iterable[str]) -> bool:
     """Whether a name is a word for nothing: among words also 0 and -1, which among numbers are classes."""
     return NOTHING.fullmatch(name) is not None or (name in ("0", "-1") and not all(map(NUMBER.fullmatch, names)))
+
+
+def is_doubted(name: str, names: Iterable[str]) -> bool:
+    """Whether a name is another one with a mark or word that it is not there, or doubtful: `!dog`, `no dog`, `dog?`."""
+    bare = DOUBTED.fullmatch(name)
+    return bare is not None and (bare[1] or bare[2]).casefold() in {other.casefold() for other in names}
 
 
 def with_empty(listing: Listing, empty: str) -> Listing:
@@ -88,7 +105,9 @@ def with_empty(listing: Listing, empty: str) -> Listing:
     gone = (
         {id(row) for row in said if id(row) in left or (row.empty and (told or empty == "unlabeled"))} if empty != "none" else {}
     )
-    rows = [replace(row, labels=None, split="unlabeled", empty=False) if id(row) in gone else row for row in listing.rows]
+    rows = [
+        replace(row, labels=None, split=row.split or "unlabeled", empty=False) if id(row) in gone else row for row in listing.rows
+    ]
     kept = sum(row.empty for row in rows if row.labels is not None)
     notes = [
         f"images of which nothing is said, taken to {meaning}: {count} (own.empty: {other} reads them otherwise)"

@@ -31,6 +31,7 @@ READERS = {
     "cvat": xml_files,
     "folders": folders,
 }
+IMPORTED = ("image", "labels", "absent", "was", "photo", "model_says", "surprise", "look_at", "unsure")  # some for the eye alone
 LISTS = Path("labels")  # of a project: where `import-labels` writes
 
 
@@ -240,8 +241,8 @@ def read_added(
         separator: what separates names; `auto`: `;`, and a question where a comma might.
 
     Raises:
-        DataError: the file is missing, lacks a column, gives an image two answers, names one that is not in `images`, says of a
-            class that it is there and not, or leaves open what an empty cell of `absent` means.
+        DataError: the file is missing, lacks a column or has another, gives an image two answers, names one that is not in `images`,
+            says of a class that it is there and not, or leaves open what an empty cell of `absent` means.
     """
     if not path.is_file():
         raise DataError(f"{path}: no such file; `dicap-stage import-labels` writes it")
@@ -250,6 +251,11 @@ def read_added(
     for name in ("image", "labels"):
         if name not in sheet.header:
             raise DataError(f"{path}: column {name} is missing (found {', '.join(sheet.header)}); expected image, labels")
+    if strange := [name for name in sheet.header if name not in IMPORTED]:
+        raise DataError(
+            f"{path}: column {strange[0]} is none that import-labels reads, and may change what the labels mean; take it out, or "
+            "write image, labels and absent as it means"
+        )
     found: dict[str, Given] = {}
     ids = {*(images or ())}
     composed = {normalize("NFC", image): image for image in ids}  # a program may have written an accent as a letter of its own

@@ -7,6 +7,7 @@ import ast
 import csv
 import io
 import re
+import shlex
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -20,7 +21,7 @@ import pyarrow as pa
 
 from dicap.data.sources.files import is_image_name
 from dicap.errors import DataError, first_line
-from dicap.photos.readers.nothing import NOTHING
+from dicap.photos.readers.nothing import NOTHING, SCORED
 
 SEPARATORS = ",;\t|"  # of cells: that of which the heads have most
 NONE = "-"  # a cell that says: none of the classes
@@ -30,6 +31,7 @@ YES, NO, MINUS = ("1", "1.0", *TRUE), ("0", "0.0", *FALSE), ("-1", "-1.0")
 MARKS = frozenset((*YES, *NO, *MINUS))
 WITHIN = " _-.'’\"()[]{}"  # marks that belong to a name more often than they separate
 BETWEEN = ",，、|"  # marks that separate more often than they belong to a name, also where `;` separates elsewhere
+WORDS = (" and ", " or ", " und ", " et ", " y ")
 
 
 @dataclass
@@ -126,6 +128,8 @@ def _csv(path: Path) -> Sheet:
             if len(row) < len(header):
                 remedy = "write one cell for each column, empty ones too"
             raise DataError(f"{place}: {len(row)} cells, the header has {len(header)}; {remedy}")
+        if [cell.strip() for cell in row] == header:
+            raise DataError(f"{place}: the heads a second time; take the line out")
         if quoted := next((cell for cell in row if cell[:1].isspace() and re.fullmatch('".*"', cell.strip())), None):
             raise DataError(f"{place}: found {quoted!r}; take out the blank before the quote, or nothing is quoted by it")
         rows.append(row)
@@ -225,9 +229,9 @@ class Labels:
     def _ask(self, texts: dict[int, str]) -> None:
         """Refuse what can be read in two ways: names between which something else than `;` may stand.
 
-        Blanks, dashes and other marks that names hold may separate where each part is a name of its own or, of a blank and
-        without a `;` anywhere, a part of another name too; any other mark where no cell holds a `;`, or one part is a name; a
-        comma and its like in any case, unless a name that is certain holds it.
+        Blanks, dashes, other marks that names hold, and words as `and` may separate where each part is a name of its own or, of
+        a blank and without a `;` anywhere, a part of another name too; any other mark where no cell holds a `;`, or one part is a
+        name; a comma and its like in any case, unless a name that is certain holds it, and beside a name also at its end.
         """
         rows: dict[str, int] = {}
         for row, text in texts.items():
@@ -236,21 +240,30 @@ class Labels:
         names = {part.strip() for text in rows for part in text.split(";")} | self._known
         separated = any(";" in text for text in rows)
         held = "".join([*self._known, *(text for text in rows if ";" in text)])  # names that are certain
+        places = {part.strip(): row for text, row in reversed(rows.items()) for part in text.split(";")}
         marks = {letter for name in names for letter in name if unicodedata.category(letter)[0] not in "LNMC"} - {";"}
-        for mark in sorted(marks, key=lambda mark: (mark in WITHIN, mark)):
+        for mark in sorted({*marks, *WORDS}, key=lambda mark: (mark in WITHIN, mark)):
+            within = mark in WITHIN or mark in WORDS
             pieces = Counter(piece for name in names for piece in {part.strip() for part in name.split(mark)})
-            parts = names if separated or mark in WITHIN[1:] else {piece for piece, count in pieces.items() if count > 1}
-            for text, row in rows.items():
-                if mark not in text.strip(mark) or ";" in text or text in self._known:
+            parts = names if separated or (within and mark != " ") else {piece for piece, count in pieces.items() if count > 1}
+            for name, row in places.items():
+                between = mark in name.strip(mark)
+                if mark not in name or not (between or mark in BETWEEN) or name in self._known or SCORED.search(name):
                     continue
-                known = [part.strip() in parts for part in text.split(mark) if part.strip()]
-                if all(known) or (mark not in WITHIN and (not separated or (mark in BETWEEN and mark not in held) or any(known))):
-                    shown = text if len(text) <= 60 else f"{text[:57]}..."
+                known = [part.strip() in parts for part in name.split(mark) if part.strip()]
+                alone = not separated or (mark in BETWEEN and mark not in held) or any(known)
+                if all(known) or (between and not within and alone):
+                    shown = name if len(name) <= 60 else f"{name[:57]}..."
                     raise self._sheet.error(
                         row,
                         f"{self._what}: is {shown!r} one class or several? Write `;` between several; own.separator {mark!r} "
-                        f"(init-data --separator {mark!r}) reads several, ';' one",
+                        f"(init-data --separator {typed(mark)}) reads several, ';' one",
                     )
+
+
+def typed(text: str) -> str:
+    """A text as a shell takes it, also where it cannot be seen."""
+    return shlex.quote(text) if text.isprintable() else f"$'{text.encode('unicode_escape').decode()}'"
 
 
 def _is_list(text: str) -> bool:

@@ -15,7 +15,7 @@ from dicap.data.sources.files import base_of, is_image_name, list_images, list_o
 from dicap.errors import DataError, first_of
 from dicap.photos.readers import coco_file, label_studio, xml_files
 from dicap.photos.readers.listing import SPLIT_NAMES, as_read, is_ignored, split_in
-from dicap.photos.readers.nothing import NOTHING
+from dicap.photos.readers.nothing import NOTHING, is_doubted
 from dicap.photos.readers.sheet import MARKS, MINUS, NO, Sheet, plain, read_sheet, read_sheets
 from dicap.photos.readers.table import DOCUMENTED, SINGLE
 from dicap.settings import Own
@@ -324,6 +324,7 @@ class Columns:
         words = [head for head in speak if _looks_like_labels(self._texts[head])]
         believed = [head for head in binary if not any(known.fullmatch(plain(head)) for known in (OF_ROWS, USUAL))]
         believed = [head for head in believed if plain(head) not in OPEN and not NOTHING.fullmatch(head)]
+        believed = [head for head in believed if not is_doubted(head, believed)]
         if rivals:
             self._take("labels", rivals[0])
         elif words and len(believed) < SEVERAL:
@@ -362,6 +363,8 @@ class Columns:
                 f"{self._sheet.path}: {held} holds labels too; put all of an image into one column, `;` between, or leave it "
                 f"out (init-data --ignore {shlex.quote(head)})"
             )
+        elif not binary and not roles["labels"] and plain(head) in LABEL:
+            ask(f"{held} could be the labels", labels=head)
         else:  # somebody looks at what was taken for a class, too
             classes = {} if self._said.classes or not roles["classes"] else {"classes": [*roles["classes"]]}  # type: ignore[misc]
             ask(f"{held} has no role that is known", **classes, ignore=[head])

@@ -110,8 +110,7 @@ def survey(place: Path, options: Own) -> tuple[Survey, Own]:
     result.examples = [_example(item, raw.classes) for item in raw.items[:EXAMPLES]]
     result.ratio = _ratio(result)
     result.problems = list(_problems(result))
-    by_name = kind != "table" or options.classes is None  # the heads of columns are the names
-    return result, options.model_copy(update={"names": raw.classes if by_name else None})
+    return result, options.model_copy(update={"names": raw.classes})
 
 
 def _unlisted(raw: RawSet, root: Path, options: Own) -> int:

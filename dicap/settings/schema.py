@@ -49,7 +49,9 @@ class Own(Section):
         None,
         "columns of 0 and 1, one a class, where there is no column of labels; of Label Studio the controls that hold classes",
     )
-    names: list[str] | None = own(None, "names of the classes, where files say them: another name is refused; null: any name")
+    names: list[str] | None = own(
+        None, "names of the classes: another name, or one that no image has any more, is refused; null: any name"
+    )
     split: str | None = own(None, "column of train, val, test, unlabeled")
     group: str | None = own(
         None, "column that groups photographs, such as a patient or a scene: a group stays on one side of every split"

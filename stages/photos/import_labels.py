@@ -118,7 +118,7 @@ def marks_of(settings: Settings, images: Collection[str]) -> dict[str, dict[str,
     if settings.dataset in BUNDLED:
         return {}
     try:
-        own = settings.own.model_copy(update={"added": None})
+        own = settings.own.model_copy(update={"added": None, "names": None})
         raw = read_raw(settings.dataset, Path(settings.data_root).resolve(), own)
     except DataError:  # the labels are not here, or not those of earlier
         return {}

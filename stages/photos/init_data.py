@@ -3,6 +3,7 @@
 import csv
 import filecmp
 import math
+import re
 import shlex
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -39,7 +40,7 @@ def reading_options(command: Callable[..., None]) -> Callable[..., None]:
         field = Own.model_fields[key]
         words = [one for kind in (field.annotation, *get_args(field.annotation)) for one in get_args(kind)]
         choice = [word for word in words if isinstance(word, str) and word != "auto"]
-        meaning = f"{(field.description or '').partition(';')[0]}."
+        meaning = re.split(r";\s", field.description or "")[0] + "."
         meaning = meaning[0].upper() + meaning[1:] + (" Several: a comma between." if key in LISTS else "")
         kind = click.Choice(choice) if choice else None
         command = click.option(f"--{key.replace('_', '-')}", key, type=kind, multiple=key in LISTS, help=meaning)(command)

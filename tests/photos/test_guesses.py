@@ -1,11 +1,14 @@
 """What readers once guessed, in families: each member is read as it was meant, or is a question; never as something else."""
 
 import json
+import shutil
+import subprocess
 
 import pytest
 from click.testing import CliRunner
 
 from dicap.errors import DataError, SettingsError
+from dicap.photos.readers.listing import typed
 from dicap.photos.readers.read import added_before, content_mark, read, read_added
 from dicap.photos.survey import survey
 from dicap.settings import Own
@@ -142,6 +145,46 @@ def test_a_class_that_comes_after_init_data_is_a_question(tmp_path, form):
     assert "inbox" in (survey(tmp_path, Own())[1].names or ())
 
 
+@pytest.mark.parametrize("form", ["folder", "one-hot", "table", "imported"])
+def test_a_class_that_is_lost_after_init_data_is_refused(tmp_path, form):
+    added = None
+    if form == "folder":
+        pictures(tmp_path, [f"{'cat' if i % 2 else 'dog'}/{name}" for i, name in enumerate(NAMES)])
+    elif form == "one-hot":
+        write(tmp_path, [["image", *CATDOG], *ONE_HOT])
+    else:
+        write(tmp_path, [["image", "labels"], *LISTED])
+    if form == "imported":
+        added = tmp_path / "more.txt"
+        added.write_text(f"image,labels\n{NAMES[0]},owl\n")
+    found, own = survey(tmp_path, Own(added=added and str(added), ignore=["more.txt"]))
+    assert read(found.root, own).classes == [*CATDOG, *["owl"] * (form == "imported")]
+    if form == "folder":
+        shutil.rmtree(tmp_path / "dog")
+    elif form == "one-hot":
+        write(tmp_path, [["image", *CATDOG], *([name, cat, 0] for name, cat, _ in ONE_HOT)])
+    elif form == "table":
+        write(tmp_path, [["image", "labels"], *([name, "cat" if "cat" in pets else "-"] for name, pets in MEANT.items())])
+    else:
+        own = own.model_copy(update={"added": None})
+    with pytest.raises(DataError, match=r"no image is labelled '(dog|owl)' any more.* init-data .* again"):
+        read(found.root, own)
+
+
+def test_a_name_that_only_missing_photographs_have_is_no_class(tmp_path):
+    write(tmp_path, [["image", "labels"], *LISTED, ["Total", "200"]])
+    raw = looked_at(tmp_path, Own(test_share=0.3))
+    assert raw.classes == CATDOG and any("only missing images have, which are no classes: 200" in note for note in raw.notes)
+
+
+@pytest.mark.parametrize("text", [",", "\\", "\xa0", " and ", "\t", "a'b", "、", "; $x"])
+def test_an_option_that_is_named_can_be_typed(text):
+    said = subprocess.run(
+        ["bash", "-c", f"printf %s {typed(text)}"], env={"LC_ALL": "C.UTF-8"}, stdout=subprocess.PIPE, check=True
+    )
+    assert said.stdout.decode() == text and typed(text).isprintable()
+
+
 @pytest.mark.parametrize("word", ["none", "Nothing", "--", "?", "unknown", "n/a", "NA", "0", "sin", "kein"])
 @pytest.mark.parametrize("form", ["table", "folders", "label studio"])
 def test_words_for_none_are_classes_or_nothing_as_is_said(tmp_path, word, form):
@@ -235,6 +278,39 @@ def test_a_head_that_comes_again_is_no_row(tmp_path, name, text, match):
     (tmp_path / name).write_text(text)
     with pytest.raises(DataError, match=match):
         looked_at(tmp_path, Own(test_share=0.3))
+
+
+@pytest.mark.parametrize(
+    "more", ["train_pseudo.csv", "predictions_test.csv", "pseudo/train.csv", "train_old.csv", "predictions.json"]
+)
+def test_a_second_file_whose_name_says_more_than_a_split_is_asked_about(tmp_path, more):
+    ending = more.rpartition(".")[2]
+    if ending == "json":
+        coco(tmp_path, "labels.json", ".", ("a.png", "b.png", "c.png", "e.png"))
+        coco(tmp_path, more, ".", ("d.png",))
+    else:
+        write(tmp_path, [["image", "labels"], *LISTED[:6]], "train.csv")
+        write(tmp_path, [["image", "labels"], *LISTED[6:]], more)
+    with pytest.raises(DataError, match=f"{more} is named otherwise than .* init-data .*--ignore {more}"):
+        looked_at(tmp_path, Own(test_share=0.3))
+    first = "labels.json" if ending == "json" else "train.csv"
+    assert asked(tmp_path)[0].classes and looked_at(tmp_path, Own(test_share=0.3, files=[first, more])).classes
+
+
+@pytest.mark.parametrize(
+    "names", [["train.csv", "test_labels.csv"], ["train/labels.csv", "test/labels.csv"], ["train2017.csv", "val2017.csv"]]
+)
+def test_files_of_splits_are_no_question(tmp_path, names):
+    for name, rows in zip(names, (LISTED[:8], LISTED[8:]), strict=True):
+        write(tmp_path, [["image", "labels"], *rows], name)
+    assert {item.split for item in looked_at(tmp_path, Own(test_share=0.3)).items} == {"train", "test"}
+
+
+@pytest.mark.parametrize("numbers", [[0, 0, 1, 1, 2], [0, 1, 2], [1, 1, 0, 3]])
+def test_classes_by_their_numbers_are_labels(tmp_path, numbers):
+    write(tmp_path, [["image", "label"], *([name, numbers[i % len(numbers)]] for i, name in enumerate(NAMES))])
+    raw, turns = asked(tmp_path)
+    assert raw.classes == sorted({*map(str, numbers)}) and turns == 1
 
 
 def test_answers_of_a_model_in_coco_are_no_labels(tmp_path):

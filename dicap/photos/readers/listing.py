@@ -78,7 +78,7 @@ class Listing:
 def to_raw(root: Path, listing: Listing, own: Own) -> RawSet:
     """The rows as a raw set: an item an image, classes sorted by name, val counted as test where there is no test, else as train.
 
-    A name that is said to be absent and is nowhere a label is no class.
+    A name that is said to be absent, or stands at missing images, and is no label of an image that is here is no class.
 
     Raises:
         DataError: rows contradict each other, no image has a label, a label's name cannot be written in a table, or it is none of
@@ -96,9 +96,13 @@ def to_raw(root: Path, listing: Listing, own: Own) -> RawSet:
         notes.append(f"{count} images of split val count as {val}")
     if count := sum(row.split == "unlabeled" and bool(row.labels) for row in rows):
         notes.append(f"{count} images of split unlabeled have labels, which were ignored")
-    classes = sorted({name for row in rows if row.split != "unlabeled" for name in row.labels or ()})
+    named = {name for row in rows if row.split != "unlabeled" for name in row.labels or ()}
+    here = [row for row, file in zip(rows, files, strict=True) if file.is_file() and row.split != "unlabeled"]
+    classes = sorted({name for row in here for name in row.labels or ()} or named)
     if not classes:
         raise DataError(f"{root}: none of {len(rows)} images has a label; label some, then try again")
+    if lost := sorted(named - {*classes}):
+        notes.append(f"names that only missing images have, which are no classes: {first_of(lost, 8)}")
     check_names(root, classes)
     if own.names is not None and (new := sorted({*classes} - {*own.names, *(own.new_classes or ())})):
         where = next(row.where for row in rows if new[0] in (row.labels or ()))
@@ -114,7 +118,7 @@ def to_raw(root: Path, listing: Listing, own: Own) -> RawSet:
     for row in rows:
         labels = absent = None
         if row.labels is not None and row.split != "unlabeled":
-            labels = tuple(sorted(number[name] for name in row.labels))
+            labels = tuple(sorted(number[name] for name in row.labels if name in number))
             absent = None if row.absent is None else tuple(sorted(number[name] for name in row.absent if name in number))
         if absent == () == labels:  # nothing is known of it
             labels = absent = None
@@ -243,8 +247,15 @@ def check_names(where: object, classes: Iterable[str]) -> None:
 
 def as_read(options: Mapping[str, str | list[str]]) -> str:
     """The end of a question: the options of `init-data` that say the reading which would be chosen."""
-    words = " ".join(f"--{key.replace('_', '-')} {shlex.quote(listed(value))}" for key, value in options.items() if value)
+    words = " ".join(f"--{key.replace('_', '-')} {typed(listed(value))}" for key, value in options.items() if value)
     return f" -- as it would be read: init-data {words}"
+
+
+def typed(text: str) -> str:
+    """A text as a shell takes it; what cannot be seen by its number."""
+    if text.isprintable():
+        return shlex.quote(text)
+    return "$'" + "".join(one if one.isalnum() else f"\\U{ord(one):08x}" for one in text) + "'"
 
 
 def listed(value: str | list[str]) -> str:
@@ -272,10 +283,14 @@ def read_json(path: Path) -> Any:
 
 def split_in(path: Path, base: Path) -> str | None:
     """The split that the name of a file of annotations or a folder above it says, as `instances_train2017.json` does."""
+    return next((SPLIT_NAMES[word] for word in words_of(path, base) if word in SPLIT_NAMES), None)
+
+
+def words_of(path: Path, base: Path) -> list[str]:
+    """The words in a file's name and those of the folders above it, without numbers."""
     words = path.stem.lower().replace("-", "_").replace(".", "_").split("_")
     words += [part.lower() for part in path.parent.relative_to(base).parts] if path.is_relative_to(base) else []
-    words = [word.rstrip("0123456789") for word in words]
-    return next((SPLIT_NAMES[word] for word in words if word in SPLIT_NAMES), None)
+    return [word.rstrip("0123456789") for word in words]
 
 
 def _composed(names: frozenset[str] | None) -> frozenset[str] | None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from dicap.data.sources.base import FileImages, Item, RawSet
 from dicap.data.sources.files import base_of, list_images, readable, same_file
-from dicap.errors import DataError
+from dicap.errors import DataError, first_of
 from dicap.files.checksum import sha256
 from dicap.photos.readers import coco_file, folders, label_studio, table, xml_files
 from dicap.photos.readers.copies import with_groups, without_leaks
@@ -98,6 +98,11 @@ def read(root: Path, own: Own) -> RawSet:
     raw = replace(raw, source=raw.source | {"format": kind})
     if own.added:
         raw = with_added(raw, Path(own.added), root, own.new_classes or ())
+    if lost := sorted({*(own.names or ())} - {*raw.classes}):
+        raise DataError(
+            f"{root}: no image is labelled {first_of(list(map(repr, lost)), 3)} any more, as when init-data looked; bring images or "
+            f"labels back, or run `dicap-stage init-data {root}` again"
+        )
     raw.notes.extend(forgotten(own.added))
     for split in ("train", "test"):
         if not any(item.split == split for item in raw.items):
@@ -210,6 +215,10 @@ def added_before(path: Path | str | None) -> dict[str, Given]:
     if path is None:
         return {}
     path = Path(path)
+    if not path.is_file():
+        raise DataError(
+            f"{path}: no such file; bring it back (git checkout {path}), or set own.added to null and lose its labels"
+        )
     named = re.fullmatch(r"added-([0-9a-f]{12})\.csv", path.name)
     if named is not None and path.is_file() and named[1] != content_mark(path.read_bytes()):
         raise DataError(
@@ -241,8 +250,8 @@ def read_added(
         separator: what separates names; `auto`: `;`, and a question where a comma might.
 
     Raises:
-        DataError: the file is missing, lacks a column or has another, gives an image two answers, names one that is not in `images`,
-            says of a class that it is there and not, or leaves open what an empty cell of `absent` means.
+        DataError: the file is missing, lacks a column or has another, gives an image two answers, names one that is not among
+            `images`, says of a class that it is there and not, or leaves open what an empty cell of `absent` means.
     """
     if not path.is_file():
         raise DataError(f"{path}: no such file; `dicap-stage import-labels` writes it")

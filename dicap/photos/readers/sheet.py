@@ -7,7 +7,6 @@ import ast
 import csv
 import io
 import re
-import shlex
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -21,6 +20,7 @@ import pyarrow as pa
 
 from dicap.data.sources.files import is_image_name
 from dicap.errors import DataError, first_line
+from dicap.photos.readers.listing import typed
 from dicap.photos.readers.nothing import NOTHING, SCORED
 
 SEPARATORS = ",;\t|"  # of cells: that of which the heads have most
@@ -259,11 +259,6 @@ class Labels:
                         f"{self._what}: is {shown!r} one class or several? Write `;` between several; own.separator {mark!r} "
                         f"(init-data --separator {typed(mark)}) reads several, ';' one",
                     )
-
-
-def typed(text: str) -> str:
-    """A text as a shell takes it, also where it cannot be seen."""
-    return shlex.quote(text) if text.isprintable() else f"$'{text.encode('unicode_escape').decode()}'"
 
 
 def _is_list(text: str) -> bool:

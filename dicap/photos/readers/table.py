@@ -7,7 +7,7 @@ from unicodedata import normalize
 from dicap.errors import DataError
 from dicap.files.checksum import sha256
 from dicap.photos.readers import sheet as sheets
-from dicap.photos.readers.listing import SPLIT_NAMES, Listing, Row, has_control, split_in
+from dicap.photos.readers.listing import SPLIT_NAMES, Listing, Row, has_control, split_in, typed
 from dicap.photos.readers.sheet import Labels, Sheet, read_sheets
 from dicap.settings import Own
 
@@ -65,8 +65,8 @@ def check_columns(sheet: Sheet, own: Own) -> None:
         raise DataError(f"{sheet.path}: {what} (found {', '.join(sheet.header) or 'nothing'}); run `dicap-stage init-data` again")
     if new := [head for head in sheet.header if head not in used and head not in (own.ignore or ())]:
         raise DataError(
-            f"{sheet.path}: column {new[0]} has no role; run `dicap-stage init-data` again, with --ignore {new[0]!r} if it says "
-            "nothing about labels"
+            f"{sheet.path}: column {new[0]} has no role; run `dicap-stage init-data` again, with --ignore {typed(new[0])} if it "
+            "says nothing about labels"
         )
 
 
@@ -133,7 +133,7 @@ def marks(sheet: Sheet, head: str) -> list[int | None]:
             raise sheet.error(
                 row,
                 f"column {head} is {text!r}; write 1 (there), 0 (absent), or nothing or -1 where it is not known; a column that "
-                f"is no class is left out by init-data --ignore {head!r}",
+                f"is no class is left out by init-data --ignore {typed(head)}",
             )
         found.append(1 if value in sheets.YES else 0 if value in sheets.NO else -1 if value else None)
     return found

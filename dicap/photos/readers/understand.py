@@ -5,7 +5,6 @@ reading that would be chosen and the options that say so. Heads are believed whe
 """
 
 import re
-import shlex
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from pathlib import Path
 from dicap.data.sources.files import base_of, is_image_name, list_images, list_others
 from dicap.errors import DataError, first_of
 from dicap.photos.readers import coco_file, label_studio, xml_files
-from dicap.photos.readers.listing import SPLIT_NAMES, as_read, is_ignored, split_in
+from dicap.photos.readers.listing import SPLIT_NAMES, as_read, is_ignored, listed, split_in, typed, words_of
 from dicap.photos.readers.nothing import NOTHING, is_doubted
 from dicap.photos.readers.sheet import MARKS, MINUS, NO, Sheet, plain, read_sheet, read_sheets
 from dicap.photos.readers.table import DOCUMENTED, SINGLE
@@ -58,6 +57,8 @@ OURS = (
     {"image", "labels", "model_says"},
     {"image", "labels", "surprise"},
 )
+# Words in names of files of labels that tell none from another.
+WORDS_OF_FILES = (*LABEL, "annotation", "annotations", "instances", "image", "images", "info", "coco", "data", "list", "set", "")
 SEVERAL = 3  # columns of 0 and 1 that are believed rather than a column of texts beside them
 
 
@@ -165,6 +166,8 @@ def _labels(root: Path, said: Own, others: list[str], questions: Questions) -> t
         tables = meant
     if tables:  # the last of the formats
         found["table"] = tables
+    for of in {"table", "coco"} & found.keys():
+        found[of] = found[of] if said.files else _alike(root, found[of], questions)
     if not found:
         return _without_files(root, said, others), []
     kind = next(iter(found))
@@ -172,6 +175,17 @@ def _labels(root: Path, said: Own, others: list[str], questions: Questions) -> t
         more = [name for other in [*found][1:] for name in found[other]]
         questions.ask(f"labels could be those of {found[kind][0]} ({kind}) or of {more[0]}", format=kind, ignore=more)
     return kind, found[kind]
+
+
+def _alike(root: Path, names: list[str], questions: Questions) -> list[str]:
+    """The files whose names differ by splits and numbers alone; of others, as `train_pseudo.csv`, is asked."""
+    words = {name: {*words_of(root / name, root)} - {*SPLIT_NAMES, *WORDS_OF_FILES} for name in names}
+    least = min(words.values(), key=len)
+    alike = [name for name in names if words[name] == least]
+    if others := [name for name in names if name not in alike]:
+        way = f"--files {typed(listed(names))}"
+        questions.ask(f"{others[0]} is named otherwise than {alike[0]}; where it holds labels too, pass {way}", ignore=others)
+    return alike
 
 
 def _without_files(root: Path, said: Own, others: list[str]) -> str:
@@ -322,6 +336,7 @@ class Columns:
                 "write 1 and 0 for them where each is a class, else name the column of labels (init-data --labels)"
             )
         words = [head for head in speak if _looks_like_labels(self._texts[head])]
+        words += [head for head in binary if plain(head) in LABEL and self._words[head] - MARKS]  # classes by their numbers
         believed = [head for head in binary if not any(known.fullmatch(plain(head)) for known in (OF_ROWS, USUAL))]
         believed = [head for head in believed if plain(head) not in OPEN and not NOTHING.fullmatch(head)]
         believed = [head for head in believed if not is_doubted(head, believed)]
@@ -361,10 +376,8 @@ class Columns:
         elif not binary and roles["labels"] and (words <= names or re.fullmatch(rf"({'|'.join(LABEL)})[_.]?\d+", name)):
             raise DataError(
                 f"{self._sheet.path}: {held} holds labels too; put all of an image into one column, `;` between, or leave it "
-                f"out (init-data --ignore {shlex.quote(head)})"
+                f"out (init-data --ignore {typed(head)})"
             )
-        elif not binary and not roles["labels"] and plain(head) in LABEL:
-            ask(f"{held} could be the labels", labels=head)
         else:  # somebody looks at what was taken for a class, too
             classes = {} if self._said.classes or not roles["classes"] else {"classes": [*roles["classes"]]}  # type: ignore[misc]
             ask(f"{held} has no role that is known", **classes, ignore=[head])

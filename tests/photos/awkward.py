@@ -406,7 +406,7 @@ ANNOTATIONS = [
     Awkward("COCO without its images", lambda root: coco(root, keep=False), refused="none of its 5 images is here"),
     Awkward(
         "COCO files that list the same image twice",
-        lambda root: [coco(root, "first.json", "."), coco(root, "second.json", ".")],
+        lambda root: [coco(root, "labels1.json", "."), coco(root, "labels2.json", ".")],
         LABELLED,
     ),
     Awkward(

@@ -100,8 +100,8 @@ def read(root: Path, own: Own) -> RawSet:
         raw = with_added(raw, Path(own.added), root, own.new_classes or ())
     if lost := sorted({*(own.names or ())} - {*raw.classes}):
         raise DataError(
-            f"{root}: no image is labelled {first_of(list(map(repr, lost)), 3)} any more, as when init-data looked; bring images or "
-            f"labels back, or run `dicap-stage init-data {root}` again"
+            f"{root}: no image is labelled {first_of(list(map(repr, lost)), 3)} any more, as when init-data looked; bring it "
+            f"back, or run `dicap-stage init-data {root}` again"
         )
     raw.notes.extend(forgotten(own.added))
     for split in ("train", "test"):

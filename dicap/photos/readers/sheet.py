@@ -237,10 +237,13 @@ class Labels:
         for row, text in texts.items():
             if not _is_list(text) and not NOTHING.fullmatch(text):
                 rows.setdefault(text, row)
-        names = {part.strip() for text in rows for part in text.split(";")} | self._known
         separated = any(";" in text for text in rows)
         held = "".join([*self._known, *(text for text in rows if ";" in text)])  # names that are certain
-        places = {part.strip(): row for text, row in reversed(rows.items()) for part in text.split(";")}
+        places: dict[str, int] = {}
+        for text, row in rows.items():
+            for part in text.split(";"):
+                places.setdefault(part.strip(), row)
+        names = places.keys() | self._known
         marks = {letter for name in names for letter in name if unicodedata.category(letter)[0] not in "LNMC"} - {";"}
         for mark in sorted({*marks, *WORDS}, key=lambda mark: (mark in WITHIN, mark)):
             within = mark in WITHIN or mark in WORDS

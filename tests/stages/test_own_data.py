@@ -166,7 +166,7 @@ def test_quiet_says_nothing_and_json_says_one_object(project):
 
 def test_a_filled_list_comes_back_from_a_spreadsheet(project):
     """Semicolons between columns, a byte order mark, other capitals in the heads; a comma between classes is a question."""
-    text = 'Image ;Labels;wegen\nunlabeled-000.png;"blue;red";gemäß\nunlabeled-001.png;-;\nunlabeled-002.png;;\n'
+    text = 'Image ;Labels;Look At\nunlabeled-000.png;"blue;red";gemäß\nunlabeled-001.png;-;\nunlabeled-002.png;;\n'
     (project.folder / "filled.csv").write_bytes(text.replace("blue;red", "blue, red").encode("utf-8-sig"))
     assert "is 'blue, red' one class or several? Write `;`" in project.refused("import-labels", "filled.csv")[1]
     (project.folder / "filled.csv").write_bytes(text.encode("utf-8-sig"))

@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from scipy.sparse import coo_array
 
 from dicap.frozen.folds import assign_folds
-from dicap.frozen.recommended import CLEAR, SHARES, calibrated_losses, evidence, share_of_student
+from dicap.frozen.recommended import CLEAR, SHARES, calibrated_losses, share_of_student, standard_errors
 from dicap.frozen.solver import Solution
 from dicap.sklearn import DiCaPClassifier
 
@@ -125,8 +125,8 @@ def test_evidence_is_a_paired_t_statistic_and_says_nothing_of_equal_losses():
     from scipy.stats import ttest_rel
 
     before, after = np.random.default_rng(0).random((2, 30))
-    assert evidence(before, after) == pytest.approx(ttest_rel(after, before).statistic)
-    assert evidence(before, before) == 0
+    assert standard_errors(before, after) == pytest.approx(ttest_rel(after, before).statistic)
+    assert standard_errors(before, before) == 0
 
 
 def solutions(gain, n=90, classes=3, features=40):

@@ -33,7 +33,7 @@ CLASSES = [
 FILES = ["a b.png", "été.png", "x,y.png", '"q".png', "one/1.png", "two/1.png", "nan.png", "-.png", "a;b.png", "=1.png", "T.PNG"]
 KEYS = [" ", " ", "s", "s", "Home", "ArrowLeft", "ArrowRight", "u", "n", "Enter", "End", *"123456"]
 LOOKS = {"true": 1, "false": 0, "mixed": -1}
-NEW = ["new one", "Nonesuch", "(x y)", "red car", "A/N", "a|b"]
+NEW = ["new, one", "Nonesuch", "(x, y)", "red lorry", "A/N", "a|b"]
 
 
 def batch(rng, review):

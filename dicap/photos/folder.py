@@ -39,17 +39,17 @@ def photographs(images: Images) -> list[Photograph]:
     """
     several = isinstance(images, Iterable) and not isinstance(images, str | Path | Image.Image | np.ndarray)
     many: list[One] = list(images) if several else [images]  # type: ignore[list-item]
-    photographs: list[Photograph] = []
+    photos: list[Photograph] = []
     for one in many:
         if isinstance(one, str | Path):
-            photographs += _of_path(str(one), alone=len(many) == 1, listed=several)
+            photos += _of_path(str(one), alone=len(many) == 1, listed=several)
         elif isinstance(one, Image.Image):
-            photographs.append(Photograph(str(len(photographs)), one))
+            photos.append(Photograph(str(len(photos)), one))
         else:
-            photographs += [Photograph(str(len(photographs) + i), pixels) for i, pixels in enumerate(_arrays(one))]
-    if not photographs:
+            photos += [Photograph(str(len(photos) + i), pixels) for i, pixels in enumerate(_arrays(one))]
+    if not photos:
         raise DataError("predict: no image is named; give a file or a folder")
-    return photographs
+    return photos
 
 
 def _of_path(text: str, *, alone: bool, listed: bool) -> list[Photograph]:

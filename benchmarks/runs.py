@@ -2,6 +2,7 @@
 
     python benchmarks/runs.py write FOLDER NAME_s1=PROJECT ...     NAME_s1.json of each project (params.yaml and artifacts/)
     python benchmarks/runs.py table FOLDER [--minus est]           by NAME: mAP by seed, raw and EMA, and paired differences
+    python benchmarks/runs.py curves FOLDER NAME=LABEL ... --out F.svg   mAP by optimiser step: each seed thin, their mean bold
 
 A file has the values that params.yaml sets, the commit, the optimiser steps and the curve of test mAP of each stage, and the
 ledger: the rows of history.csv with weights and gradients, the thresholds as means over the classes.
@@ -19,6 +20,7 @@ from common import paired
 
 from dicap.files import artifacts as files
 from dicap.files.tables import read_parquet
+from dicap.report import style
 from dicap.settings import flatten, read_yaml
 
 STAGES = ("warmup", "train", "finetune")
@@ -85,28 +87,63 @@ def table(folder: Path, minus: str | None = None) -> str:
     return "\n".join(lines)
 
 
+def points(run: dict[str, Any]) -> tuple[list[int], list[float]]:
+    """Optimiser steps taken before each evaluation of the raw network, and its mAP in percent."""
+    steps, scores, before = [], [], 0
+    for stage, taken in run["steps"].items():
+        evaluations = run["curve"][stage]
+        for epoch, raw, _ in evaluations:
+            steps.append(before + round(taken * epoch / evaluations[-1][0]))
+            scores.append(raw)
+        before += taken
+    return steps, scores
+
+
+def curves(folder: Path, rows: list[str], out: Path) -> None:
+    """Draw a thin line for each seed and, in bold, the mean over seeds at the steps where all of them were scored."""
+    with style.house_style():
+        figure = style.canvas()
+        ax = figure.subplots()
+        for row, look in zip(rows, style.LINES, strict=False):
+            name, _, label = row.partition("=")
+            runs = [json.loads(path.read_text()) for path in sorted(folder.glob(f"{name}_s*.json"))]
+            seeds = pd.DataFrame({run["seed"]: pd.Series(*reversed(points(run))) for run in runs})
+            for seed in seeds:
+                ax.plot(seeds[seed].dropna(), color=look["color"], linewidth=0.6, alpha=0.4)
+            ax.plot(seeds.dropna().mean(axis=1), **look, label=f"{label or name}, {len(runs)} seeds")
+        ax.set_xlabel("optimiser steps")
+        ax.set_ylabel("test mAP of the raw network, %")
+        figure.legend(loc="outside upper left", ncols=2)
+        style.save(figure, out)
+
+
 def named(text: str) -> tuple[str, Path]:
     """NAME_sSEED=PROJECT, taken apart."""
     name, _, project = text.partition("=")
     if not NAME.fullmatch(name) or not (Path(project) / "params.yaml").is_file():
-        raise argparse.ArgumentTypeError(f"found {text!r}, expected NAME_s1=PROJECT, a folder with params.yaml and artifacts/")
+        raise SystemExit(f"found {text!r}, expected NAME_s1=PROJECT, a folder with params.yaml and artifacts/")
     return name, Path(project)
 
 
 def main() -> None:
     """Write files, or print their table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("write", "table"))
+    parser.add_argument("what", choices=("write", "table", "curves"))
     parser.add_argument("folder", type=Path)
-    parser.add_argument("runs", nargs="*", type=named, metavar="NAME_s1=PROJECT")
+    parser.add_argument("runs", nargs="*", metavar="NAME_s1=PROJECT or NAME=LABEL")
     parser.add_argument("--minus", metavar="NAME", help="differences from this row")
+    parser.add_argument("--out", type=Path, default=Path("curves.svg"), help="the figure (default: %(default)s)")
     parser.add_argument("--commit", help="of the code, where the projects are no repositories")
     arguments = parser.parse_args()
     if arguments.what == "table":
         print(table(arguments.folder, arguments.minus))
         return
+    if arguments.what == "curves":
+        curves(arguments.folder, arguments.runs, arguments.out)
+        return
+    projects = [named(text) for text in arguments.runs]
     arguments.folder.mkdir(parents=True, exist_ok=True)
-    for name, project in arguments.runs:
+    for name, project in projects:
         text = json.dumps(finished(name, project, arguments.commit), indent=1)
         (arguments.folder / f"{name}.json").write_text(text + "\n", encoding="utf-8")
 

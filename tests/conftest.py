@@ -25,7 +25,7 @@ settings.load_profile("busy")
 # long one that begins last would be waited for by a process with nothing to do.
 LONG = (
     *("repository/test_pipeline.py", "repository/test_readme.py", "repository/test_core_alone.py"),
-    *("methods/test_methods.py", "training/test_every_loop.py", "gpu/test_pretended.py"),
+    *("methods/test_methods.py", "training/test_every_loop.py", "gpu/test_steps.py"),
     "training/test_resume.py",
     "report/test_page.py",
 )

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import tiny
 import torch
-from gpu.test_pretended import SMALL
+from gpu.test_steps import SMALL
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -118,6 +118,18 @@ def test_what_is_not_finite_updates_nothing(bad):
     assert all(torch.isfinite(p).all() for p in o.network.parameters())
 
 
+def test_an_overflow_in_float16_skips_the_update_and_lowers_the_scale_which_is_saved():
+    network, o = linear_layer(torch.float16)
+    before, scale = network.weight.detach().clone(), o.scaler.get_scale()
+    o.update((network.weight * torch.tensor(3e38)).sum())  # finite, but not times the scale
+    assert torch.equal(network.weight, before) and int(o.first_bad_step) == -1
+    _, again = linear_layer(torch.float16)
+    again.load_state_dict(o.state_dict())
+    assert again.scaler.get_scale() == o.scaler.get_scale() == scale / 2
+    o.update(network.weight.square().sum())
+    assert not torch.equal(network.weight, before) and torch.isfinite(network.weight).all()
+
+
 def test_adamw_is_torchs_own_to_the_bit():
     both = []
     for kind in (AdamW, torch.optim.AdamW):

@@ -11,7 +11,6 @@ from dicap.calibration.evidence import Evidence
 from dicap.calibration.ranks import Curve, log_odds
 from dicap.evaluation.answers import Answers
 from dicap.files.artifacts import write_predictions
-from dicap.photos import folder
 from dicap.photos.pages.gallery import LEVELS, chances_of_levels, levels_of, read_predictions, write_gallery
 
 CLASSES = ["<b>\"tag\" & 'co'</b>", "100 %", "猫 кошка قط"]
@@ -117,26 +116,6 @@ def test_the_large_picture_is_the_photograph_itself(reader, gallery, tmp_path):
     reader.until(page, "document.getElementById('large-picture').naturalWidth === 256")
     assert not reader.left(tmp_path / "gallery", tmp_path / "photo's & co")
     reader.complaints.clear()  # the browser names the missing file
-
-
-def test_a_folder_elsewhere_holds_the_photographs_that_are_shown(reader, tmp_path, monkeypatch):
-    """One of them named by bytes that are not UTF-8: the thumbnails are there, and the photographs behind them."""
-    root = photographs(tmp_path / "album", ["a.png", "b c.png", "e.png"])
-    (root / "e.png").rename(root / b"\xe9.png".decode("utf-8", "surrogateescape"))
-    monkeypatch.chdir(tmp_path)
-    found = folder.photographs(str(root))
-    names = [one.name for one in found]
-    predictions(tmp_path / "p.parquet", names, np.full((len(names), len(CLASSES)), 0.9, np.float32))
-    files = {one.name: Path(one.source) for one in found}
-    page = reader.open(
-        write_gallery(tmp_path / "p.parquet", Path(), CLASSES, stated(), tmp_path / "gallery", workers=1, files=files)
-    )
-    assert len(list((tmp_path / "gallery").rglob("*.jpg"))) == len(names) == 3
-    page.keyboard.press("ArrowDown")
-    page.keyboard.press("Enter")
-    for _ in names:
-        reader.until(page, "document.getElementById('large-picture').naturalWidth === 640")
-        page.keyboard.press("ArrowRight")
 
 
 def test_twenty_thousand_photographs_make_a_window_of_tiles(reader, tmp_path, accessible):

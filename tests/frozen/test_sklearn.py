@@ -62,13 +62,6 @@ def test_features_of_any_number_type(dtype):
     assert model.predict((10 * x_test).astype(dtype)).dtype == np.int64 and model.coef_.shape == (4, 12)
 
 
-def test_a_single_feature_and_lists():
-    x, y, x_test, y_test = world(n=200, labelled=100, features=1, classes=1, seed=2)
-    model = DiCaPClassifier(features="standard", random_state=0).fit(x.tolist(), y.tolist())
-    assert model.predict_proba(x_test.tolist()).shape == y_test.shape
-    assert model.score(x_test, y_test) > y_test.mean()
-
-
 def test_decisions_probabilities_and_chances_agree():
     x, y, x_test, _ = world()
     model = DiCaPClassifier(random_state=0).fit(x, y)
@@ -162,12 +155,6 @@ def test_two_labelled_rows_are_enough_and_one_is_not():
         DiCaPClassifier().fit(x, y)
 
 
-def test_one_unlabelled_row_and_fewer_rows_than_neighbours():
-    x, y, x_test, _ = world(n=8, labelled=7)
-    assert np.isfinite(probabilities(x, y, x_test)).all()
-    assert np.isfinite(probabilities(x[:3], y[:3], x_test)).all()
-
-
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -192,16 +179,6 @@ def test_a_feature_that_counts_as_constant_though_it_varies_is_named():
     x[:, 2:4] += [1e7, 1e4]
     with pytest.warns(RuntimeWarning, match=re.escape("X: 1 feature(s), the first in column 2, vary by less")):
         DiCaPClassifier(C=1).fit(x, y)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("C", 0), ("C", "some"), ("features", "roots"), ("pseudo_weight", 1.5), ("neighbours", -1), ("folds", 1)],
-)
-def test_bad_parameters_are_named_with_their_value(name, value):
-    x, y, _, _ = world()
-    with pytest.raises(ValueError, match=f"'{name}' parameter of DiCaPClassifier must be .* Got {value!r} instead"):
-        DiCaPClassifier(**{name: value}).fit(x, y)
 
 
 # -- among scikit-learn's others -----------------------------------------------------------------------------------------
@@ -260,16 +237,6 @@ def test_folds_without_labels_are_named_by_scikit_learn_s_warning():
     x, y, _, _ = world(n=60, labelled=20)
     with pytest.warns(UserWarning, match=r"cv=dicap\.sklearn\.LabelledKFold\(\)"):
         cross_val_score(DiCaPClassifier(C=0.1), x, y, cv=KFold(3))
-
-
-@pytest.mark.parametrize("method", ["predict_proba", "decision_function"])
-@pytest.mark.parametrize("classes", [1, 2, 4])
-def test_cross_val_predict_of_complete_labels(method, classes):
-    x, y, cv = world(classes=classes)[0], world(labelled=80, classes=classes)[1], KFold(4)
-    model = DiCaPClassifier(C=0.1, pseudo_weight=0.5, random_state=0)
-    found = cross_val_predict(model, x, y, cv=cv, method=method)
-    for train, test in cv.split(x):
-        assert np.array_equal(found[test], getattr(model.fit(x[train], y[train]), method)(x[test]))
 
 
 def test_a_re_encoded_y_is_named():

@@ -70,29 +70,12 @@ def test_what_was_solved_is_compared_with_what_was_solved():
     }
 
 
-def test_the_other_network_and_the_best_epoch_of_rows_whose_authors_print_it_have_columns():
-    (table,) = made(run("cap", 10, [60.0, 62.0], other=61.0, best_on_test=63.0), run("asl", 10, [50.0], best_on_test=62.0))
-    lines = tables.to_markdown(table).splitlines()
-    assert "| method | head | steps | digits 5 % | EMA network | best epoch on test | minus labelled-only |" in lines
-    assert any(line.startswith("| CAP | linear | 10 | **61.00 ± 1.41** | 61.00 ± 0.00 | 63.00 ± 0.00 |") for line in lines)
-    assert any(line.startswith("| ASL | linear | 10 | 50.00 [1] | – | – |") for line in lines)
-
-
 def test_the_published_number_stands_beside_the_longest_run_and_delta_too():
     published = {("dicap", *DIGITS): 83.5, ("d2l", *DIGITS): 79.3, ("cap", "voc2012", 0.05): 1.0}
     (table,) = made(run("dicap", 100, [60.0]), run("dicap", 200, [70.0]), run("mld", 200, [66.0]), published=published)
     printed = table.cells["published"].dropna().to_dict()
     assert printed == {("dicap ml_decoder 200", *DIGITS): 83.5, ("d2l", *DIGITS): 79.3} and "cap" not in table.rows
     assert table.notes[0].startswith("Delta, digits 5 %: +4.00 (+4.20), DiCaP, ML-Decoder, 200, minus the best other row, MLD")
-
-
-def test_delta_is_to_the_best_row_at_any_budget_both_are_told_and_every_ratio_has_a_table():
-    table, other = made(
-        run("mld", 400, [66.0]), run("cap", 198, [60.0]), run("dicap", 200, [70.0]), run("mld", 20, [65.0], ratio=0.1)
-    )
-    assert (table.columns, other.columns) == ([DIGITS], [("digits", 0.1)])
-    (note,) = table.notes
-    assert note == "Delta, digits 5 %: +4.00, DiCaP, ML-Decoder, 200, minus the best other row, MLD, ML-Decoder, 400."
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**6))

@@ -263,20 +263,6 @@ def test_the_table_that_shows_a_sweep_is_named_with_its_options(project, fake):
 
 
 @pytest.mark.parametrize(
-    ("options", "line"),
-    [
-        (["sed=1"], "did you mean seed?"),
-        (["seed=1,"], "expected SETTING=VALUE"),
-        (["ratio=7"], "ratio"),
-        (["dataset=digits"], "dataset has values already"),
-    ],
-)
-def test_a_bad_option_is_refused_before_anything_is_submitted(fake, options, line):
-    result = run("grid.yaml", "--dataset", "pictograms", *(part for option in options for part in ("-S", option)))
-    assert result.exit_code == 2 and line in result.stderr and not fake.asked
-
-
-@pytest.mark.parametrize(
     ("text", "values"),
     [
         ("1,1e-3,.5,0.10", [1, 0.001, 0.5, 0.1]),

@@ -49,13 +49,6 @@ def test_examples_are_the_surest_of_each_kind():
     assert found.iloc[3][["of", "score", "answer", "truth", "unknown"]].tolist() == [2, 0.2, [], ["x"], ["y"]]
 
 
-def test_history_runs_through_the_stages(tmp_path):
-    history = evidence.gather(synthetic.write_run(tmp_path, epochs=4)).history
-    assert history["stage"].tolist() == ["warmup"] * 3 + ["train"] * 4 + ["finetune"] * 2
-    assert history["position"].tolist() == list(range(1, 10))
-    assert history.loc[history["stage"] == "finetune", "loss_pseudo"].isna().all()
-
-
 def test_reliability_against_a_loop(tmp_path):
     bins = evidence.gather(synthetic.write_run(tmp_path, epochs=1)).reliability
     table = read_parquet(tmp_path / "evaluate" / "predictions.parquet")

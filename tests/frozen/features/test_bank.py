@@ -16,7 +16,6 @@ from dicap.data.loader import Request
 from dicap.data.store import Store
 from dicap.errors import DataError, SettingsError
 from dicap.files.features import BACKBONE, write_empty
-from dicap.frozen.features import compute
 from dicap.frozen.features.bank import FeatureBank, as_maps, scoring_batches
 from dicap.frozen.features.compute import fill
 from dicap.frozen.features.recipe import Recipe, asked_for, pretrained_network
@@ -187,15 +186,6 @@ def test_a_meta_that_was_changed_is_refused(own, key):
     (own.folder / "meta.json").unlink()
     with pytest.raises(DataError, match="is not a feature bank"):
         own.open()
-
-
-def test_a_disk_without_room_is_said_before_the_work(made, tmp_path, monkeypatch):
-    usage = shutil.disk_usage(tmp_path)
-    need = made.recipe.bytes_per_image * made.store.n
-    monkeypatch.setattr(compute.shutil, "disk_usage", lambda _: usage._replace(free=need - 1))
-    monkeypatch.setattr(compute, "_computed", lambda *_: pytest.fail("it worked"))
-    with pytest.raises(DataError, match=rf"need {need} bytes more .* and {need - 1} are free; make room"):
-        made.fill(tmp_path / "features")
 
 
 def test_a_grid_finer_than_the_map_is_a_mistake(made):

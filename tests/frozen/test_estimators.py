@@ -27,19 +27,6 @@ def learnt(p, y):
     return lambda p: torch.from_numpy(curve.at(p.numpy()))
 
 
-@pytest.mark.parametrize("label", [0, 1])
-@pytest.mark.parametrize("shape", [(1, 1), (1, 5), (4, 1)])
-def test_one_image_one_class_one_outcome(label, shape):
-    p = torch.full(shape, 0.3)
-    y = torch.full(shape, label)
-    curve = learnt(p, y)
-    r = curve(torch.linspace(0, 1, 50).repeat(shape[1], 1).T)
-    assert (r == label).all(), "of one kind of label it is flat"
-    other = learnt(p, 1 - y)
-    seen, unseen = float(curve(p)[0, 0]), float(other(p)[0, 0])
-    assert (seen > unseen) == bool(label), "what was seen moves the rate its way"
-
-
 def test_the_rate_of_a_bin_is_the_mean_of_its_unlabelled_entries():
     (p, y, _), (p_unlabelled, _, _) = world(30, 0, classes=3), world(60, 1, classes=3)
     p_unlabelled = torch.where(p_unlabelled < 0.8, p_unlabelled, 0.79)  # the last bins stay empty

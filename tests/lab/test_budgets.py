@@ -55,19 +55,19 @@ def test_a_row_is_compared_with_labelled_only_training_of_its_head_and_budget():
     assert max(len(line) for line in lines if line.startswith("|")) < 130, "readable as it is printed"
 
 
-def test_several_budgets_of_a_method_are_rows_of_their_own_in_order():
-    (table,) = made(run("mld", 6188, [75.0]), run("mld", 780, [70.0]), run("dicap", "", [72.0]), run("mld", SOLVED, [71.0]))
-    shown = [line.split(" | ")[:3] for line in tables.to_markdown(table).splitlines() if line.startswith(("| MLD", "| DiCaP"))]
-    assert [" ".join(parts) for parts in shown] == [
-        "| MLD ML-Decoder 780", "| MLD ML-Decoder 6,188", "| MLD ML-Decoder solved", "| DiCaP ML-Decoder –",
-    ]  # fmt: skip
-
-
 def test_what_was_solved_is_compared_with_what_was_solved():
     (table,) = made(run("bce", SOLVED, [60.0]), run("asl", 1547, [59.0]), run("dicap linear", SOLVED, [61.5]))
     assert table.cells["gain"].dropna().to_dict() == {("dicap linear solved", *DIGITS): 1.5} and table.spec.against == {
         "dicap linear solved": "bce linear solved"
     }
+
+
+def test_the_other_network_and_the_best_epoch_of_rows_whose_authors_print_it_have_columns():
+    (table,) = made(run("cap", 10, [60.0, 62.0], other=61.0, best_on_test=63.0), run("asl", 10, [50.0], best_on_test=62.0))
+    lines = tables.to_markdown(table).splitlines()
+    assert "| method | head | steps | digits 5 % | EMA network | best epoch on test | minus labelled-only |" in lines
+    assert any(line.startswith("| CAP | linear | 10 | **61.00 ± 1.41** | 61.00 ± 0.00 | 63.00 ± 0.00 |") for line in lines)
+    assert any(line.startswith("| ASL | linear | 10 | 50.00 [1] | – | – |") for line in lines)
 
 
 def test_the_published_number_stands_beside_the_longest_run_and_delta_too():

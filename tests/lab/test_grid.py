@@ -136,11 +136,3 @@ def test_on_every_set_of_the_paper_no_run_of_a_grid_is_left_out_of_its_table(nam
     runs = [facts | {"settings": cell.settings} for cell in ran]
     frame, notes = frame_of(runs, rows)
     assert len(frame) == len(runs) and not notes
-
-
-def test_methods_on_own_photographs_train_heads_alone_the_linear_one_where_there_is_a_choice():
-    plan = read_grid(tiny.ROOT / "experiments" / "photographs.yaml").override({"dataset": ["table"], "data_root": ["photos"]})
-    found = cells(plan, PARAMS)
-    assert {(cell.settings["warmup"]["trainable"], cell.settings["train"]["trainable"]) for cell in found} == {("head", "head")}
-    heads = {cell.settings["method"]: cell.settings["head"] for cell in found}
-    assert heads.pop("mld") == "ml_decoder" and set(heads.values()) == {"linear", "own"}

@@ -235,33 +235,6 @@ def test_an_experiment_without_a_result_is_not_overwritten(project, fake):
     assert result.exit_code == 1 and f"dvc exp remove {first.name}" in result.stderr and not fake.jobs
 
 
-def test_ctrl_c_ends_the_cells_or_leaves_them_as_the_engine_does(fake, monkeypatch):
-    closed = []
-
-    def interrupted(jobs):
-        try:
-            yield jobs[0].name, None
-        finally:
-            closed.append(True)
-
-    def stopped(ends, **_):
-        yield next(iter(ends))
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(fake, "run", interrupted)
-    monkeypatch.setattr("dicap.machine.progress.progress", stopped)
-    result = run("grid.yaml")
-    assert result.exit_code == 1 and closed and "goes on from where the cells were" in result.stderr
-    fake.outlives = True
-    result = run("grid.yaml")
-    assert result.exit_code == 1 and "squeue --me" in result.stderr
-
-
-def test_the_table_that_shows_a_sweep_is_named_with_its_options(project, fake):
-    result = run("grid.yaml", "-S", "seed=5", "-S", "train.epochs=3", "-S", "method=mld,dicap")
-    assert "dicap-stage table main --grid grid.yaml -S train.epochs=3\n" in result.stdout
-
-
 @pytest.mark.parametrize(
     ("text", "values"),
     [

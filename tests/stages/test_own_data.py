@@ -149,12 +149,6 @@ def test_features_depend_on_the_test_split(bare_project, raw_photos, tmp_path):
     assert found.read_text() != before
 
 
-def test_quiet_says_nothing_and_json_says_one_object(project):
-    assert project.done("--quiet", "suggest", "--count", "2") == ""
-    answer = json.loads(project.done("--json", "suggest", "--count", "2"))
-    assert answer["command"] == "suggest" and answer["of"] == 8  # not the 14 whose labels the ratio hides
-
-
 def test_doctor_says_what_it_found(project):
     facts = json.loads(project.done("--json", "doctor"))
     assert facts["images"]["train"] == 28 and facts["duplicates"] == []

@@ -14,7 +14,7 @@ from dicap.data import loader
 from dicap.data.augment import View, render_batch
 from dicap.data.loader import Request
 from dicap.data.store import Store
-from dicap.errors import DataError, SettingsError
+from dicap.errors import DataError
 from dicap.files.features import BACKBONE, write_empty
 from dicap.frozen.features.bank import FeatureBank, as_maps, scoring_batches
 from dicap.frozen.features.compute import fill
@@ -186,11 +186,6 @@ def test_a_meta_that_was_changed_is_refused(own, key):
     (own.folder / "meta.json").unlink()
     with pytest.raises(DataError, match="is not a feature bank"):
         own.open()
-
-
-def test_a_grid_finer_than_the_map_is_a_mistake(made):
-    with pytest.raises(SettingsError, match=r"features.grid: found 9, but the map of test_resnet .* has 2 x 2 positions"):
-        Made(made.folder, made.store, {"features.grid": 9})
 
 
 def test_the_backbone_beside_the_features_is_whole_or_refused(own):

@@ -81,6 +81,7 @@ CHANGES: dict[str, Any] = SMALL | {
     "pclp.warmup_epochs": 2,
     "pclp.latent": 8,
     "pclp.adversary_width": 4,
+    "pclp.adversary_size": 8,
     "drml.rounds": 4,
     "drml.iterations": 3,
     "drml.batch_size": 4,

@@ -67,13 +67,6 @@ def test_evidence_returns_with_its_bits(tiny_set, trained, tmp_path_factory, see
             assert found == value, name
 
 
-def test_others_may_read_a_model(model, tiny_experiment, tmp_path):
-    experiment = tiny_experiment()
-    save_model(initial_network(experiment), tmp_path / "x", settings=experiment.settings, classes=CLASSES, stage="t", which="raw")
-    (tmp_path / "y").touch()
-    assert (tmp_path / "x").stat().st_mode == (tmp_path / "y").stat().st_mode
-
-
 def rewritten(*, evidence=True, **changes):
     """The model again with other weights and entries of its metadata changed."""
 

@@ -200,11 +200,6 @@ def test_options_reach_the_cells(fake):
     ]
 
 
-def test_what_no_node_has_is_refused_before_anything_is_submitted(fake):
-    result = run("grid.yaml", "--gpus", "2")
-    assert result.exit_code == 1 and "--gpus 2: nobody has them" in result.stderr and not fake.jobs
-
-
 @pytest.mark.parametrize("name", ["grid.yaml", "stages/new.py", "stages/größe $(x).py", "labels/added-1.csv"])
 def test_what_is_not_committed_is_refused(project, fake, name):
     """A clone would not have it: a file that is tracked, new code, and labels that were imported."""

@@ -143,11 +143,8 @@ def test_each_panel_is_drawn_by_its_number(project, dvc, tmp_path_factory):
     [
         (["table", "main", "--dataset", "voc2012"], "no finished run"),
         (["table", "weighting"], "no finished run belongs to it"),
-        (["table", "cost"], "no finished run has a number for it"),
-        (["figures", "1c", "--seed", "9"], "seed 9"),
         (["figures", "1b"], "two labelled ratios with seed 1; there are ratios 0.05"),
         (["figures", "1a"], "calibration.policy labeled"),
-        (["figures", "1d"], "experiments/weighting.yaml"),
         (["figures", "1d", "--run", "artifacts"], "several runs"),
         (["figures", "3", "--run", "nowhere"], "no epoch"),
     ],

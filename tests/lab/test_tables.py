@@ -70,21 +70,6 @@ def test_fewer_seeds_are_marked_and_one_run_has_no_deviation_and_is_no_best():
     assert "| DiCaP | 80.00 |" in text and "One seed" in text and "Delta" not in text
 
 
-def test_less_is_better_where_it_is():
-    spec = spec_of("cost")[0]
-    frame = runs(d2l=[50.0], dicap=[60.0]).assign(minutes_per_epoch=[2.5, 1.5])
-    lines = tables.to_markdown(collect(frame, spec, published_numbers(spec))).splitlines()
-    assert "| DiCaP | **1.50** (1.47) |" in lines and "| D2L | 2.50 (1.85) |" in lines
-
-
-def test_columns_are_what_was_run_and_other_data_has_no_published_number():
-    frame = runs(mld=[70.0], dicap=[80.0])
-    frame = pd.concat([frame, frame.assign(dataset="digits", ratio=0.1), frame.assign(ratio=0.3)])
-    table = collect(frame, MAIN, published_numbers(MAIN))
-    assert table.columns == [("digits", 0.1), VOC, ("voc2012", 0.3)]
-    assert table.cells["published"].notna().groupby(level=["dataset", "ratio"]).any().tolist() == [False, True, False]
-
-
 def test_rows_are_compared_seed_by_seed():
     table = collect(runs(uniform=[70.0, 71.0, 72.0], confidence=[60.0], estimated=[72.0, 74.0, 73.0]), POLICIES)
     lines = tables.to_markdown(table).splitlines()

@@ -21,7 +21,7 @@ from dicap.training.loops.pclp import step
 from dicap.training.optimisation import Optimisation
 
 pytestmark = pytest.mark.filterwarnings("ignore:Detected call of `lr_scheduler")
-CHANGES = {"method": "pclp", "pclp.adversary_width": 2, "pclp.latent": "auto"}
+CHANGES = {"method": "pclp", "pclp.adversary_width": 2, "pclp.adversary_size": "auto", "pclp.latent": "auto"}
 
 
 def test_the_affine_map_starts_from_uniform_numbers_as_published():
@@ -33,9 +33,10 @@ def test_the_affine_map_starts_from_uniform_numbers_as_published():
     assert not torch.equal(prior.affine["scale"], prior.affine["shift"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "latent", "generator", "discriminator"),
-    [pytest.param(256, 128, 10_105_604, 14_854_964, marks=pytest.mark.slow), (128, 32, 8_010_020, 18_542_132)],
+    [(256, 128, 10_105_604, 14_854_964), (128, 32, 8_010_020, 18_542_132)],
 )
 def test_parameters_are_as_many_as_published(monkeypatch, size, latent, generator, discriminator):
     monkeypatch.setattr(torch.nn.init, "orthogonal_", lambda weight: weight)  # takes seconds, changes no count

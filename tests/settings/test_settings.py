@@ -162,11 +162,8 @@ def test_what_chooses_the_files_stands_in_params_alone(write, tmp_path, monkeypa
 
 
 @pytest.mark.parametrize("text", ["a: [", "- 1\n- 2\n", "5", "", "\x00", "a: 2026-13-45", "a: " + 5000 * "["])
-def test_a_file_that_is_no_mapping(write, text):
+def test_a_file_that_is_no_mapping_or_missing(write, tmp_path, text):
     (line,) = errors(write(text=text))
     assert "params.yaml" in line
-
-
-def test_missing_file(tmp_path):
     with pytest.raises(SettingsError, match="no such file"):
-        load(tmp_path / "params.yaml")
+        load(tmp_path / "absent.yaml")

@@ -118,7 +118,7 @@ def test_the_large_picture_is_the_photograph_itself(reader, gallery, tmp_path):
     reader.complaints.clear()  # the browser names the missing file
 
 
-def test_twenty_thousand_photographs_make_a_window_of_tiles(reader, tmp_path, accessible):
+def test_twenty_thousand_photographs_make_a_window_of_tiles(reader, tmp_path):
     n = 20_000
     scores = np.random.default_rng(0).random((n, len(CLASSES))).astype(np.float32)
     predictions(tmp_path / "p.parquet", [f"{i:05d}.png" for i in range(n)], scores)
@@ -126,9 +126,7 @@ def test_twenty_thousand_photographs_make_a_window_of_tiles(reader, tmp_path, ac
     path = write_gallery(tmp_path / "p.parquet", tmp_path / "photos", CLASSES, stated(), tmp_path / "gallery", workers=1)
     page = reader.open(path)
     page.click(".filter.no")
-    assert page.locator("#note").text_content().startswith(f"{CLASSES[0]}: 20,000 shown") or "20,000 shown" in page.inner_text(
-        "#note"
-    )
+    assert "20,000 shown" in page.inner_text("#note")
     counts = []
     for share in (0, 0.3, 0.7, 1):
         page.evaluate("share => scrollTo(0, share * document.documentElement.scrollHeight)", share)
@@ -141,11 +139,6 @@ def test_twenty_thousand_photographs_make_a_window_of_tiles(reader, tmp_path, ac
     assert page.evaluate("document.activeElement.closest('li').ariaPosInSet") == "1"
     page.keyboard.press("End")
     assert page.evaluate("document.activeElement.closest('li').ariaPosInSet") == str(n)
-    for scheme in reader.screens(page):
-        if scheme == "dark":
-            page.locator(".tile").nth(20).click()
-        assert accessible(page) == []
-        page.keyboard.press("Escape")
     reader.complaints.clear()  # thumbnails of what was deleted
 
 
@@ -176,7 +169,8 @@ def test_answers_are_told_right_from_wrong_by_the_truth(reader, tmp_path, access
         page.select_option("#answers", kind)
         assert sorted(page.locator(".tile bdi").all_text_contents()) == sorted(FILES[i] for i in shown)
         assert set(page.locator(".tile .outcome").all_text_contents()) == {kind}
-        assert accessible(page) == []
+    for scheme in reader.screens(page):
+        assert accessible(page) == [], scheme
     page.locator(".tile").first.click()
     reader.until(page, "document.getElementById('large-picture').naturalWidth === 64")
     assert not reader.left(tmp_path / "gallery")

@@ -17,7 +17,7 @@ from dicap.training.trainer import Trainer
 
 SMALL = {"warmup.epochs": 1, "train.epochs": 1, "finetune.epochs": 1, "warmup.batch_size": 7, "train.batch_size": 12}
 SMALL |= {"pclp.warmup_epochs": 1, "pclp.warmup_unlabelled": 14, "pclp.adversary_size": 8}
-SMALL |= {"drml.rounds": 3, "drml.iterations": 1, "drml.features": "warmup"}
+SMALL |= {"drml.rounds": 4, "drml.iterations": 1, "drml.features": "warmup"}
 EACH = {
     method: {"method": method} | ({} if facts.head == OWN_HEAD else {"head": facts.head}) for method, facts in METHODS.items()
 }

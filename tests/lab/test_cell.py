@@ -224,7 +224,7 @@ def test_what_another_cell_stored_is_neither_emptied_nor_removed(tmp_path, monke
 
 
 @given(VALUE)
-@settings(deadline=None)
+@settings(max_examples=40)
 def test_a_cell_has_the_values_of_its_job(value):
     """Whatever YAML makes of them."""
     job = cell.cell_job("one", "0" * 40, tiny.ROOT, {"data_root": value, "train.epochs": 3})

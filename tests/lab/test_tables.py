@@ -5,7 +5,7 @@ import io
 
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dicap.lab import tables
@@ -32,6 +32,7 @@ def table():
     return collect(frame, MAIN, published_numbers(MAIN))
 
 
+@settings(max_examples=30)
 @given(st.dictionaries(st.sampled_from(["mld", "cap", "topk", "dicap"]), st.lists(st.integers(500, 999), min_size=1, max_size=4)))
 def test_a_table_against_pythons_own_statistics(scores):
     from statistics import mean, stdev

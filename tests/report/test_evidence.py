@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dicap.calibration.rates import bin_index
@@ -17,6 +17,7 @@ from dicap.report import evidence
 from . import synthetic
 
 
+@settings(max_examples=30)
 @given(st.lists(st.tuples(st.sampled_from([1, 0, -1]), st.floats(0, 1, width=32)), min_size=1, max_size=40))
 def test_histograms_against_a_loop(entries):
     label, weight = (np.array([column]) for column in zip(*entries, strict=True))

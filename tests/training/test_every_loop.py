@@ -64,7 +64,7 @@ def on_features(method):
 
 
 WHOLE_NETWORKS = {method: {"method": method, "head": METHODS[method].head} for method in METHODS}
-WHOLE_NETWORKS["drml"] |= {"drml.features": "warmup", "drml.rounds": 3, "drml.iterations": 2}
+WHOLE_NETWORKS["drml"] |= {"drml.features": "warmup", "drml.iterations": 2}
 ON_FEATURES = {f"{method} on features": on_features(method) for method in METHODS if method != "d2l"}  # which looks at tiles
 SOLVED = {"held out": tiny.FROZEN | HOLDOUT, "cross-fitted": tiny.FROZEN | AUTO}
 RUNS = {

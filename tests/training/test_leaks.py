@@ -104,6 +104,15 @@ def test_an_oracle_is_there_only_where_a_named_option_asks_for_it(tiny_experimen
     assert len(readers) == (leak is not None)
 
 
+def test_labels_are_those_of_the_rows_asked_for_in_any_order(tiny_experiment):
+    experiment = tiny_experiment()
+    rows = experiment.roles.labelled[::-1]
+    reader = HiddenLabelReader(experiment.folder, len(experiment.store.classes))
+    whole, known = (tensor.numpy() for tensor in reader.labels(np.arange(experiment.store.n)))
+    assert (experiment.labels.of(rows).numpy() == whole[rows]).all()
+    assert known.sum() == 40 and not whole[~known].any()
+
+
 def test_the_main_stage_starts_anew_from_the_loaded_weights(tiny_experiment, trained, monkeypatch, tmp_path):
     """A new EMA and a new cycle (docs/methods.md 2.6, 2.7): nothing but the raw weights of warm-up is passed on."""
     experiment, seen = tiny_experiment(), {}

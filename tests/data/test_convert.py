@@ -109,6 +109,7 @@ def twelve_broken(root: Path) -> dict[str, str]:
     }  # fmt: skip
 
 
+@pytest.mark.promise("An image cut short is refused, never filled with grey", section="Numbers")
 def test_twelve_kinds_of_broken_files_and_a_missing_one_are_listed_with_reasons(tmp_path):
     reasons = twelve_broken(tmp_path)
     raw = listed(tmp_path, [*reasons, "whole.jpg", "whole.png"])
@@ -125,6 +126,9 @@ def test_twelve_kinds_of_broken_files_and_a_missing_one_are_listed_with_reasons(
     assert any("13 images were rejected" in note for note in meta["notes"])
 
 
+@pytest.mark.promise(
+    "A conversion that rejects too many images fails with one line and keeps the earlier set", section="Your files and labels"
+)
 def test_above_the_limit_it_fails_with_one_line_and_keeps_the_earlier_set(tmp_path):
     folder = small_set(tmp_path)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
@@ -174,6 +178,7 @@ convert(type(raw)(raw.dataset, raw.classes, raw.items, slow), Path({folder!r}), 
 """
 
 
+@pytest.mark.promise("A conversion that is killed keeps the earlier set and leaves no processes", section="Your files and labels")
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_killed_conversion_leaves_the_earlier_set_and_no_processes(tmp_path, workers):
     folder = small_set(tmp_path)

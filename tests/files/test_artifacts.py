@@ -18,6 +18,7 @@ def test_list_columns_of_no_images_and_no_classes():
     assert len(lists(np.zeros((2, 0), np.int8), pa.int8())) == 2
 
 
+@pytest.mark.promise("A damaged split is named", section="Kills, full disks and damage")
 def test_a_flipped_bit_in_a_page_is_found(tmp_path):
     path = tmp_path / "split.parquet"
     artifacts.write_split([f"image-{i}" for i in range(1000)], ["sup", "est"] * 500, path)

@@ -96,6 +96,9 @@ FAULTS = {
 }
 
 
+@pytest.mark.promise(
+    "A model that is damaged or of another schema is never used; one line names the file", section="Kills, full disks and damage"
+)
 @pytest.mark.parametrize(("fault", "words"), FAULTS.values(), ids=FAULTS.keys())
 def test_a_file_that_is_no_whole_model_is_one_clear_line(model, fault, words):
     fault(model)
@@ -105,6 +108,7 @@ def test_a_file_that_is_no_whole_model_is_one_clear_line(model, fault, words):
     assert words in message and str(model) in message and "\n" not in message
 
 
+@pytest.mark.promise("Any flipped bit of a model is noticed", section="Kills, full disks and damage")
 @settings(max_examples=25, deadline=None)
 @given(place=st.integers(0, 10**9), bit=st.integers(0, 7))
 @pytest.mark.parametrize("part", ["header", "tensors"])
@@ -132,6 +136,10 @@ def test_a_stage_continues_only_from_its_own_problem(model, tiny_experiment):
             check_same_problem(model, tiny.settings({key: value}), CLASSES, split)
 
 
+@pytest.mark.promise(
+    "A stage that is run by hand refuses a model that may have learnt labels that are now held out",
+    section="Hidden and held-out labels",
+)
 @pytest.mark.parametrize("which", ["dicap published", "dicap recommended", "mld published", "cap published"])
 def test_a_stage_continues_from_another_split_only_where_no_label_that_is_held_out_was_learnt(tiny_set, tmp_path, which):
     """Roles exchanged by hand, two at a time."""

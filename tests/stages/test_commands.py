@@ -166,6 +166,7 @@ def wait_for_a_state(project, process):
     tiny.wait_until(lambda: [*project.folder.glob(".dicap/state/warmup-*/state.pt")], process)
 
 
+@pytest.mark.promise("SIGINT and SIGTERM stop a stage with one line and exit code 75", section="Kills, full disks and damage")
 def test_of_a_running_stage_a_second_waits_and_one_that_is_stopped_is_continued(project):
     project.set({"warmup.epochs": 400, "warmup.eval_every": 400})
     first = tiny.stage(project.folder, "warmup")

@@ -114,6 +114,7 @@ def undisturbed(tiny_set, bank, tmp_path_factory):
     return undisturbed
 
 
+@pytest.mark.promise("Every method, stopped at every second step, ends in the same bytes", section="Numbers")
 @pytest.mark.parametrize("name", EACH)
 def test_stopped_at_every_second_step_it_ends_in_the_same_bytes(tiny_set, bank, undisturbed, tmp_path, name):
     place = run_all(tiny_set, bank, tmp_path / "again", name, stop_every=1 if name in SOLVED else 2)  # a solution is one step
@@ -121,6 +122,10 @@ def test_stopped_at_every_second_step_it_ends_in_the_same_bytes(tiny_set, bank, 
         assert tiny.content(place / stage) == tiny.content(undisturbed(name) / stage), stage
 
 
+@pytest.mark.promise(
+    "Hidden and test labels change no byte of any method's models, no weight and no threshold",
+    section="Hidden and held-out labels",
+)
 @pytest.mark.parametrize("name", EACH)
 def test_hidden_labels_change_no_byte_of_its_models(tiny_experiment, bank, undisturbed, own_set, tmp_path, name):
     for rows in hidden_rows(tiny_experiment()):
@@ -188,6 +193,7 @@ def test_one_rule_says_which_network_is_the_result(tiny_experiment, method, weig
 # -- sets and processes of other kinds
 
 
+@pytest.mark.promise("Without unlabelled images every loop trains to its end", section="Numbers")
 @pytest.mark.parametrize("name", LOOPS)
 @pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_all_images_labelled_and_none_unlabelled_trains_through(labelled_set, tmp_path, name):
@@ -197,6 +203,7 @@ def test_all_images_labelled_and_none_unlabelled_trains_through(labelled_set, tm
     assert np.isfinite(scores).all() and scores.std() > 0
 
 
+@pytest.mark.promise("Options that read hidden labels are refused where there are none", section="Hidden and held-out labels")
 @pytest.mark.parametrize(
     ("changes", "key"),
     [

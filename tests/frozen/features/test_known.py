@@ -79,6 +79,7 @@ ROWS = st.lists(st.integers(0, N - 1), min_size=1, unique=True)
 ASKED = st.tuples(ROWS, st.sets(st.integers(0, N - 1)), st.sampled_from([2, 5, "all"]))
 
 
+@pytest.mark.promise("A photograph's features are computed once for any set, split or order", section="Your files and labels")
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(asked=st.lists(ASKED, min_size=1, max_size=4), data=st.randoms())
 def test_whatever_is_asked_for_only_what_was_never_seen_is_computed(pictures, whole, tmp_path_factory, asked, data):
@@ -105,6 +106,7 @@ def test_stopped_it_goes_on(pictures, whole, tmp_path, monkeypatch, stop_after, 
     assert same(found, whole, range(N)) and computed == N - 1 - 8 * stop_after  # steps of 8 images
 
 
+@pytest.mark.promise("A damaged feature is computed again", section="Your files and labels")
 def test_a_damaged_feature_is_computed_again(pictures, whole, tmp_path):
     bank, rng = Bank(pictures, range(N), tmp_path / "x"), random.Random(0)
     bank.fill(tmp_path / "known")
@@ -128,6 +130,7 @@ def test_few_unknown_images_are_computed_by_themselves_and_not_stored(pictures, 
             assert asked.computed == expected and torch.allclose(maps, plain[:count], rtol=2e-3, atol=1e-4)
 
 
+@pytest.mark.promise("Features of other weights, sizes or engines are never used", section="Your files and labels")
 def test_of_other_weights_sizes_grids_engines_and_policies_nothing_is_known(pictures, tmp_path, monkeypatch):
     monkeypatch.setattr("dicap.frozen.features.known.FEW", 0)
     first = Bank(pictures, range(3), tmp_path / "first")
@@ -161,6 +164,9 @@ def test_of_other_weights_sizes_grids_engines_and_policies_nothing_is_known(pict
     assert first.fill(known)[0] == 3
 
 
+@pytest.mark.promise(
+    "A photograph that did not change is not decoded again, and a changed one is", section="Your files and labels"
+)
 def test_photographs_that_did_not_change_are_not_decoded_again(pictures, tmp_path, monkeypatch):
     folder, decoded = tmp_path / "raw", []
     folder.mkdir()

@@ -83,6 +83,10 @@ def written(place):
     return sum(path.stat().st_size for path in place.folder.glob(".dicap/store/features/*/*/[!.]*"))
 
 
+@pytest.mark.promise(
+    "The features of a frozen backbone, killed or stopped at a random moment, end in the same bytes",
+    section="Kills, full disks and damage",
+)
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_killed_or_stopped_at_random_it_ends_in_the_same_bytes(place, number):
     place.set({"features.views": VIEWS - 2})

@@ -203,7 +203,9 @@ def test_all_images_labelled_and_none_unlabelled_trains_through(labelled_set, tm
     assert np.isfinite(scores).all() and scores.std() > 0
 
 
-@pytest.mark.promise("Options that read hidden labels are refused where there are none", section="Hidden and held-out labels")
+@pytest.mark.promise(
+    "Options that read hidden labels are refused for a set without hidden labels", section="Hidden and held-out labels"
+)
 @pytest.mark.parametrize(
     ("changes", "key"),
     [

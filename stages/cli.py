@@ -115,7 +115,7 @@ class LazyGroup(click.Group):
         except Exception as error:
             if (what := out_of_memory(error)) is None:
                 raise
-            code, message = EXIT_DATA, f"{what}; lower train.batch_size, or --workers; docs/gpu.md has more"
+            code, message = EXIT_DATA, f"{what}; lower train.batch_size, or --workers; docs/costs.md has more"
         for line in message.splitlines():
             click.echo(f"{'Stopped' if code == EXIT_STOPPED else 'Error'}: {line}", err=True)
         ctx.exit(code)

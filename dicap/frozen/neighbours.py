@@ -6,7 +6,7 @@ from scipy import sparse
 
 from dicap.frozen.solver import PrincipalAxes, rotate
 
-EXACT = 50_000  # rows up to which all pairs are compared: seconds grow with their square (docs/scaling.md)
+EXACT = 50_000  # rows up to which all pairs are compared: seconds grow with their square (docs/costs.md)
 CELLS, PROBED = 4, 32  # of the inverted lists above that: 4 sqrt(n) lists, of which the 32 nearest are searched
 COMPONENTS = 256  # principal components in which neighbours are looked for
 BLOCK = 1024  # rows compared with all others at once

@@ -156,7 +156,7 @@ def test_a_step_that_does_not_fit_is_one_line(project, monkeypatch):
 
     monkeypatch.setattr("stages.support.training.run_stage", full)
     code, line = project.refused("warmup")
-    assert code == 1 and line.endswith(" bytes; lower train.batch_size, or --workers; docs/gpu.md has more"), line
+    assert code == 1 and line.endswith(" bytes; lower train.batch_size, or --workers; docs/costs.md has more"), line
 
 
 # -- processes ----------------------------------------------------------------------------------------------------------

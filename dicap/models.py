@@ -106,7 +106,7 @@ def read_metadata(path: Path) -> dict[str, Any]:
         ) from None
     except (SafetensorError, OSError, UnicodeDecodeError) as error:
         reason = first_line(error)
-        # It may be anybody's file: two arguments in each other's place must not end in the advice to remove a photograph.
+        # The file may be any file: two exchanged arguments must not end in the advice to remove a photograph.
         raise DataError(f"{path}: damaged, or no model ({reason}); if a stage wrote it, remove it and run `dvc repro`") from None
     schema = metadata.get("schema") if isinstance(metadata, dict) else None
     if isinstance(schema, int) and schema > SCHEMA:

@@ -99,14 +99,14 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         Args:
             X: (n, D) finite features.
             y: (n, C) of 1, 0, and -1 or NaN for unknown; what is masked is unknown too.
-            views: (n, D) features of the samples looked at otherwise, as a network sees changed photographs; rows of NaN where
-                there are none, and some hundreds are enough. Neighbours are looked for where such views are near each other.
-            groups: (n,) what samples have in common (a patient, a scene, an original and its copies): those of one group are
-                in one fold, so that the chance is measured on samples of which none like them was learnt from.
+            views: (n, D) features of other views of the samples, such as a network's features of changed photographs; NaN in rows
+                without a view; some hundreds are enough. Neighbours are sought in a metric in which such views are close.
+            groups: (n,) what samples have in common (a patient, a scene, an original and its copies): a group is in one fold,
+                so that near-duplicates do not leak between the folds that measure the chance.
 
         Raises:
             ValueError: a parameter or an array is not as described, fewer than two samples have a known entry, a class has
-                none, no known entry is 0, or all labelled samples are of one group.
+                no known entry, no known entry is 0, or all labelled samples are of one group.
         """
         self._validate_params()
         names = getattr(y, "columns", None)
@@ -131,7 +131,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         self.n_labelled_ = int(labelled.sum())
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         if (columns := getattr(views, "columns", None)) is not None and list(columns) != list(getattr(X, "columns", columns)):
-            raise ValueError("views: its columns are not those of X in their order")
+            raise ValueError("views: its columns, or their order, differ from the columns of X")
         self._solve(x, labels, labelled, None if views is None else _seen_otherwise(x, views), seed, grouped)
         return self
 
@@ -184,7 +184,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         x = self._features(X, reset=False)
         stated = self._stated(x)
         if len(lost := np.flatnonzero(~np.isfinite(stated).all(1))):
-            raise ValueError(f"X: row {lost[0]} has features of up to {np.abs(x[lost[0]]).max():.3g}, too far from those of fit")
+            raise ValueError(f"X: row {lost[0]} has features of up to {np.abs(x[lost[0]]).max():.3g}, too far from fit's values")
         return self._decided(stated)
 
     def _stated(self, x: NDArray) -> NDArray:
@@ -232,8 +232,8 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
 
 
 class LabelledKFold:
-    """Folds of the labelled samples, each class spread evenly over them; unlabelled samples are in every training part, but for
-    those of a group that is scored.
+    """Folds of the labelled samples, each class spread evenly over them; unlabelled samples are in every training part,
+    unless their group is scored.
 
     For `cv` of GridSearchCV and its like: KFold does not see which samples are labelled, and refuses NaN.
 
@@ -301,7 +301,7 @@ def _seen_otherwise(x: NDArray, views: Any) -> tuple[NDArray, NDArray]:
 
 
 def _unmasked(values: Any, name: str) -> Any:
-    """The values, none of which is masked: scikit-learn would read what lies under the mask."""
+    """The values; raises ValueError if one is masked: scikit-learn would read the value under the mask."""
     if np.ma.is_masked(values):
         raise ValueError(f"{name}: some values are masked; fill them in")
     return values
@@ -335,7 +335,7 @@ def _known_labels(y: Any, name: str) -> NDArray:
     if strange.any():
         raise ValueError(
             f"Unknown label type: y holds {labels[strange][0]:g}; expected 1, 0, and -1 or NaN for unknown"
-            " (cross_val_predict numbers the values of each column anew: docs/sklearn.md has another way)"
+            " (cross_val_predict recodes the values of each column: docs/sklearn.md has another way)"
         )
     return labels
 

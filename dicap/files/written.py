@@ -95,7 +95,7 @@ def _mark(path: Path) -> list[int]:
 
 
 def _marks(folder: Path) -> dict[str, list[int]]:
-    """Of all that is no folder below a folder, but the note; links to folders included."""
+    """Marks of all files below a folder except the note, links to folders included."""
     marks = {}
     for place, folders, names in os.walk(folder):
         links = [name for name in folders if os.path.islink(os.path.join(place, name))]

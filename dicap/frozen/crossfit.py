@@ -1,12 +1,11 @@
-"""Cross-fitting: a student on labels and pseudo-labels, and beside it one for each fold that no label of its fold has reached.
+"""K-fold cross-fitting of teacher and student heads: no label of fold k reaches student k, except through two common numbers.
 
 Teachers are solved on the labelled rows and score all rows, pseudo-labels are made of the scores, students are solved on both.
-Nothing that reaches the student of fold k depends on a label of fold k, but for two numbers that all heads share, where they
-were chosen on all labels: the weight of the loss (`dicap.frozen.loss_weight`) and the student's share
-(`dicap.frozen.recommended`). So its scores of that fold measure how often a confidence is right. What it learns from has
-out-of-fold scores itself, hence a teacher is solved without each fold and without each pair of folds.
+The two numbers that all heads share may be chosen on all labels: the weight of the loss (`dicap.frozen.loss_weight`) and the
+student's share (`dicap.frozen.recommended`). So student k's scores of fold k measure how often a confidence is right. Its
+pseudo-labels and their weights rest on out-of-fold scores too, hence the teachers without one fold and without two.
 
-Letters: n rows, of which the first n_l are labelled; D features, C classes, K folds, H heads; y label: 1, 0, or unknown, which is
+Letters: n rows, the first n_l labelled; D features, C classes, K folds, H heads; y label: 1, 0, or unknown, which is
 any number below 0 or NaN. An *open* entry is one without a label: of an unlabelled row, or unknown. Classes do not share weights,
 so no head has learnt from an open entry, and its score there is out of sample as it stands.
 """
@@ -145,7 +144,7 @@ def out_of_fold(w: NDArray, b: NDArray, rows: NDArray, fold: NDArray) -> NDArray
 
 
 def out_of_fold_at_rank(w: NDArray, b: NDArray, rows: NDArray, fold: NDArray, others: NDArray) -> NDArray:
-    """`out_of_fold` in the confidences of the last student: of equal rank among other rows (m, D) that nobody labelled.
+    """`out_of_fold`, each moved to the last student's confidence of equal rank among other, unlabelled rows (m, D).
 
     A student without a fold has less to learn from and states smaller logits, so a threshold on its scores lets the last one say
     yes too often. Beyond all other rows a logit keeps its distance to the outermost; without other rows it stays.

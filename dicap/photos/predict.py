@@ -205,7 +205,7 @@ def _tables(
 
 
 def none_readable(outcome: Outcome) -> DataError:
-    """The error of images none of which can be read."""
+    """The error if no image can be read."""
     (path, reason), count = outcome.unreadable[0], len(outcome.unreadable)
     return DataError(f"{path}: {reason}" if count == 1 else f"none of {count} images can be read; the first: {path}: {reason}")
 

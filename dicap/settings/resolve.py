@@ -1,6 +1,6 @@
 """Reading and merging settings: params.yaml, configs/<protocol>.yaml, configs/<dataset>.yaml, then the published values.
 
-A key that is null or missing in a file is looked up in the next one; the published values are those of `schema`. The result is
+A key that is null or missing in a file is looked up in the next one; the published values are in `schema`. The result is
 one frozen, typed, checked `Settings`. All errors are found before any is reported; each names the file, the key, the value found
 and what is allowed.
 """

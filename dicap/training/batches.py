@@ -57,7 +57,7 @@ class Batches:
 
 
 class MainBatches(Batches):
-    """The batches of an epoch of the main stage, with the pseudo-labels of a refresh, or with those of its tables made anew."""
+    """The batches of an epoch of the main stage, with the pseudo-labels of a refresh, or with new ones for each batch."""
 
     def __init__(
         self, experiment: Experiment, phase: Phase, steps: Sequence[Step], epoch: int, refresh: Refresh, teacher: nn.Module

@@ -107,7 +107,7 @@ class Trainer:
         groups: Sequence[ParamGroup] = (),
         companions: nn.ModuleDict | None = None,
     ) -> None:
-        """A new optimiser, cycle and EMA for the network (docs/methods.md 2.6, 2.7), or those of the saved state to resume.
+        """A new optimiser, cycle and EMA for the network (docs/methods.md 2.6, 2.7), or the ones in the saved state to resume.
 
         Args:
             steps: of an epoch.
@@ -303,7 +303,7 @@ class Trainer:
     def _is_in_ledger(self) -> bool:
         """Whether the gradients of the epoch's first batch are measured, a backward pass a term.
 
-        In the main stage always. A warm-up may have epochs of ten steps, of which two passes are a tenth: where it is scored.
+        Always in the main stage. In the warm-up only in scored epochs: in an epoch of ten steps the two passes cost a tenth.
         """
         return self.stage == "train" or self.is_evaluated
 

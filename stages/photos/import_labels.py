@@ -1,4 +1,4 @@
-"""`dicap-stage import-labels`: new labels for one's own data set."""
+"""`dicap-stage import-labels`: new labels for your own data set."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SHOWN = 20  # changed images that are listed
 
 @click.command("import-labels")
 @click.argument("filled", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--new-classes", is_flag=True, help="Allow names that no image had so far.")
+@click.option("--new-classes", is_flag=True, help="Allow classes that no image had so far.")
 @click.option("--separator", help="What separates names in a cell, beside `;`. [own.separator]")
 @params_option
 def command(filled: Path, new_classes: bool, separator: str | None, params: Path) -> None:
@@ -36,8 +36,8 @@ def command(filled: Path, new_classes: bool, separator: str | None, params: Path
     Rows whose labels are empty are left out; `-` means none of the classes. An optional column `absent` names classes verified
     not to be there (`*`: all others); classes in neither column are then unknown. These images train from then on, whatever the
     ratio. A new class is unknown in the images that were labelled before. Changed labels are listed. If the data set's own
-    labels are corrected later, the correction counts. All labels given so far are kept in one file under labels/, named by its
-    content: commit it with params.yaml.
+    labels are corrected later, the correction counts. One file under labels/, named by its content, keeps all labels given so
+    far: commit it with params.yaml.
     """
     from dicap.data.format import read_index, read_meta
     from dicap.photos.readers.listing import check_names
@@ -47,7 +47,7 @@ def command(filled: Path, new_classes: bool, separator: str | None, params: Path
     take_turns(params)  # of two at once the second goes on from the labels of the first
     settings = load(params)
     if settings.dataset != "table":
-        raise SettingsError(f"{params}: dataset: found {settings.dataset!r}; only one's own data (table) takes new labels")
+        raise SettingsError(f"{params}: dataset: found {settings.dataset!r}; only your own data (table) takes new labels")
     folder = data_folder(settings)
     known, converted = set(read_index(folder, ["id"])["id"].to_pylist()), read_meta(folder)["classes"]
     before = added_before(settings.own.added)
@@ -64,7 +64,7 @@ def command(filled: Path, new_classes: bool, separator: str | None, params: Path
     check_names(filled, names)
     if (words := [name for name in names if says_nothing(name, (*classes, *names))]) and settings.own.words != "class":
         raise DataError(
-            f"{filled}: {words[0]!r} says that there is none; write `-` for none of the classes, nothing where it is not known"
+            f"{filled}: {words[0]!r} is no name of a class; write `-` for none of the classes, nothing where it is not known"
         )
     given = {image: labels.whole({*classes, *names}) for image, labels in given.items()}
     labelled = current_labels(folder, converted)
@@ -164,7 +164,7 @@ def compared(
 ) -> tuple[list[tuple[str, list[str], list[str]]], int]:
     """(image, names lost, names gained) of the images whose labels change, and how many keep theirs.
 
-    Of images that are labelled in part, before or after, the absent classes are compared too: `not cat`.
+    If an image is labelled in part, before or after, its absent classes are compared too: `not cat`.
     """
 
     def words(labels: Given, in_part: bool) -> set[str]:

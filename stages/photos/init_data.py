@@ -57,11 +57,11 @@ def reading_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--dry-run", is_flag=True, help="Look, and leave params.yaml as it is.")
 @params_option
 def command(folder: Path, unlabeled: Path | None, test_share: float | None, dry_run: bool, params: Path, **reading: Any) -> None:
-    """Look at FOLDER, say what was understood, and write the settings to run it.
+    """Look at FOLDER, show how its labels are understood, and write the settings to run it.
 
     FOLDER holds images and their labels as a table (CSV or Parquet), a COCO or Label Studio JSON, Pascal VOC or CVAT XML, or
-    one folder for each label; it may also be the file of labels itself. The options say how labels are read where that is not
-    plain: a question names the one that answers it. What was understood is written into params.yaml, and `convert` reads it so.
+    one folder for each label; it may also be the file of labels itself. Where the reading is not plain, the command stops with a
+    question and names the option that answers it. It writes its reading into params.yaml, and `convert` follows it.
     """
     from dicap.photos.survey import survey
 

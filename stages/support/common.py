@@ -109,7 +109,7 @@ def gallery_option(function: Callable) -> Callable:
             check_own_folder(gallery)  # not after hours of predicting
         return function(*args, gallery=gallery, out=out, **more)
 
-    text = "Also a page of thumbnails, in this folder of its own."
+    text = "Also write a page of thumbnails to this folder."
     return click.option("--gallery", type=click.Path(path_type=Path, file_okay=False), help=text)(begin)
 
 

@@ -34,7 +34,7 @@ def fingerprint(identity: dict[str, Any]) -> str:
 
 
 def remove_stale(states: Path) -> None:
-    """Remove the state folders that no run holds and that nobody has touched for STALE_DAYS."""
+    """Remove the state folders that no run holds and that were not touched for STALE_DAYS."""
     for folder in states.iterdir():
         with suppress(OSError):
             touched = max(path.stat().st_mtime for path in (folder, *folder.glob("*.pt")))
@@ -119,7 +119,7 @@ class RunState:
         return None, warnings
 
     def is_done(self) -> bool:
-        """Whether the run that this one waited for has left its products. Those that nobody waited for are removed."""
+        """Whether the run that this one waited for has left its products. Products without a waiting run are removed."""
         done, waited = self.folder / DONE, self._waiting.exists()
         self._waiting.unlink(missing_ok=True)
         if done.exists() and not waited:

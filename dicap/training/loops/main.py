@@ -17,7 +17,7 @@ from dicap.training.trainer import Trainer
 
 
 def train(run: Trainer, network: nn.Module) -> None:
-    """Algorithm 1: every epoch counts correctness anew, labels D_unsup by it, and passes over D_unsup once."""
+    """Algorithm 1: every epoch counts correctness on D_est, labels D_unsup by it, and passes over D_unsup once."""
     method, roles = run.method, run.experiment.roles
     weight = run.settings.train.pseudo_weight
     learn(run, network, method.main(roles), lambda teacher: method.refresh(teacher, roles), pseudo_weight=weight)
@@ -52,7 +52,7 @@ def learn(
         if refresh is None:
             with run.meter.timing("refresh"):
                 made = make_labels(run.epoch_teacher)
-                # What each batch labels anew is recorded when all have been.
+                # Labels that each batch makes are recorded after the last batch.
                 refresh = run.record_refresh(made) if phase.relabel is None else run.keep_refresh(made)
             if phase.install is not None:
                 for each in run.networks.values():

@@ -120,8 +120,8 @@ def _by_shift(present: Moments, absent: Moments, folder: Moments) -> tuple[NDArr
     """
     apart = present.mean - absent.mean
     of_present, of_absent = (moments.variance / np.maximum(moments.images - 1, 1) for moments in (present, absent))
-    told = (present.images >= ENOUGH) & (absent.images >= ENOUGH) & (apart > Z * np.sqrt(of_present + of_absent))
-    apart = np.where(told, apart, np.nan)
+    separable = (present.images >= ENOUGH) & (absent.images >= ENOUGH) & (apart > Z * np.sqrt(of_present + of_absent))
+    apart = np.where(separable, apart, np.nan)
     share = np.clip((folder.mean - absent.mean) / apart, 0, 1)
     of_folder = (share * present.variance + (1 - share) * absent.variance) / folder.images
     half = Z * np.sqrt(of_folder + share**2 * of_present + (1 - share) ** 2 * of_absent) / apart

@@ -125,10 +125,10 @@ def border(rows: np.ndarray, n: int, groups: np.ndarray | None, *, least: int = 
 
 def _unite(role: np.ndarray, groups: np.ndarray, drawn: np.ndarray, given: np.ndarray) -> None:
     """Give images that were labelled later the role of the drawn images of their group, in place."""
-    known = dict(zip(groups[given].tolist(), role[given].tolist(), strict=True))
-    known |= dict(zip(groups[drawn].tolist(), role[drawn].tolist(), strict=True))
+    role_of = dict(zip(groups[given].tolist(), role[given].tolist(), strict=True))
+    role_of |= dict(zip(groups[drawn].tolist(), role[drawn].tolist(), strict=True))
     for row in given:
-        role[row] = known[groups[row]]
+        role[row] = role_of[groups[row]]
 
 
 def split_index(folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

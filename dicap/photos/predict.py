@@ -273,9 +273,9 @@ def _by_image(table: pa.Table, classes: int) -> pa.Table:
     yes, unsure, no = (
         [";".join(row[said == word]) for row, said in zip(names, decisions, strict=True)] for word in ("yes", "unsure", "no")
     )
-    labels = [found or ("" if open_ else "-") for found, open_ in zip(yes, unsure, strict=True)]
+    labels = [text or ("" if open_ else "-") for text, open_ in zip(yes, unsure, strict=True)]
     images = table["image"].to_pylist()[::classes]
-    absent = [found or "-" if open_ else "*" for found, open_ in zip(no, unsure, strict=True)]
+    absent = [text or "-" if open_ else "*" for text, open_ in zip(no, unsure, strict=True)]
     return pa.table({"image": images, "labels": labels, "unsure": unsure, "absent": absent}, schema=IMAGES)
 
 

@@ -184,7 +184,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         x = self._features(X, reset=False)
         stated = self._stated(x)
         if len(lost := np.flatnonzero(~np.isfinite(stated).all(1))):
-            raise ValueError(f"X: row {lost[0]} has features of up to {np.abs(x[lost[0]]).max():.3g}, too far from fit's values")
+            raise ValueError(f"X: row {lost[0]} has features of up to {np.abs(x[lost[0]]).max():.3g}, too far from those of fit")
         return self._decided(stated)
 
     def _stated(self, x: NDArray) -> NDArray:

@@ -92,7 +92,7 @@ def _whole(key: bytes) -> bytes:
 
 
 def remove_unused(root: Path) -> None:
-    """Remove the stores and exported backbones (.onnx) below a folder that were not opened for UNUSED_DAYS."""
+    """Remove the stores and the exported backbones (.onnx) of each kind below a folder that nobody opened for UNUSED_DAYS."""
     for path in [*root.glob("*/*/lock"), *root.glob("*/*/index"), *root.glob("*/*.onnx")]:  # index: of format 1
         with suppress(FileNotFoundError):  # another process does the same
             if time.time() - path.stat().st_mtime > UNUSED_DAYS * 86_400:

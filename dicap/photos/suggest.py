@@ -107,7 +107,7 @@ def first(
 
     Fewer than `count` if fewer can be read. Raises DataError if no photograph can be read.
     """
-    photographs, features = [], []
+    known, seen = [], []
     network = network.to(runtime.device)
     with torch.inference_mode(), runtime.autocast():
         batches = read_ahead(photos, size, PART, max(1, runtime.workers or 1))
@@ -115,13 +115,13 @@ def first(
             readable = [(one, image) for one, image in zip(some, images, strict=True) if not isinstance(image, str)]
             if readable:
                 pixels = torch.from_numpy(np.stack([image for _, image in readable])).permute(0, 3, 1, 2)
-                features.append(network.features(pixels.to(runtime.device)).float().mean((2, 3)).cpu().numpy())
-                photographs += [one for one, _ in readable]
-    if not photographs:
+                seen.append(network.features(pixels.to(runtime.device)).float().mean((2, 3)).cpu().numpy())
+                known += [one for one, _ in readable]
+    if not known:
         raise DataError(f"none of {len(photos)} images can be read; name a folder of photographs")
     if by == "random":
-        return [photographs[i] for i in permutation(0, "suggest", 0, len(photographs), "random")[:count]]
-    return [photographs[i] for i in spread(principal(np.concatenate(features)), min(count, len(photographs)))]
+        return [known[i] for i in permutation(0, "suggest", 0, len(known), "random")[:count]]
+    return [known[i] for i in spread(principal(np.concatenate(seen)), min(count, len(known)))]
 
 
 def principal(features: np.ndarray) -> np.ndarray:

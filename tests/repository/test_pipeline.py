@@ -104,7 +104,7 @@ def test_a_run_leaves_everything_the_contract_lists_and_nothing_unignored(finish
     assert not list((finished.folder / ".dicap" / "state").iterdir())
 
 
-@pytest.mark.promise("After a run nothing has changed", section="Experiments and DVC")
+@pytest.mark.promise("After a run `dvc status` lists nothing, until labels change", section="Experiments and DVC")
 def test_after_a_run_nothing_has_changed_until_labels_do(clone):
     raw = Path(clone.params()["data_root"])
     table, times = raw / "labels.csv", (raw / "labels.csv").stat()

@@ -156,7 +156,7 @@ class Place:
                     keep_freed_memory()
                     computing, _ = accelerated(network, recipe.most_computed, s.image_size, device)
                 known = self.folder / "known"
-                fill(bank, recipe, self.store, computing, known=known, device=device, autocast=self.runtime.amp)
+                fill(bank, recipe, self.store, computing, known, device=device, autocast=self.runtime.amp)
                 save_backbone(network.backbone, bank / BACKBONE)
             self.banks[key] = FeatureBank.open(bank)
         return self.banks[key]

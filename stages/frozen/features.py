@@ -46,7 +46,7 @@ def compute(settings: Settings, runtime: dict[str, Any], out: Path) -> None:
     with StopSignal() as stop, replacing_folder(out) as folder:
         begin = time.perf_counter()
         computed = fill(
-            folder, recipe, store, computing, known=known, made_by=made_by, device=chosen.device, workers=chosen.workers,
+            folder, recipe, store, computing, known, made_by=made_by, device=chosen.device, workers=chosen.workers,
             autocast=chosen.amp, stopping=lambda: bool(stop),
         )  # fmt: skip
         seconds = time.perf_counter() - begin

@@ -148,7 +148,7 @@ def evaluate(
         result[f"map_{which}"] = mean_average_precision(other, labels, testable=testable)
     result |= at_threshold(scores, labels, answers.f1_threshold()) | {"threshold_images": images}
     positives = (labels > 0).sum(0).tolist()
-    result["warnings"] = of_results(result, len(experiment.roles.labelled), images, positives)
+    result["warnings"] = list(of_results(result, len(experiment.roles.labelled), images, positives))
     result |= _from_histories(artifacts, model.settings) | _from_costs(artifacts)
     if model.stage != "warmup" and (path := artifacts / "train" / CHOICE).exists():
         result |= {key: value for key, value in read_json(path).items() if key == "unlabelled"}

@@ -20,7 +20,6 @@ from dicap.frozen.folds import n_folds, out_of_fold_scores
 from dicap.frozen.neighbours import averaged, in_metric_of_views
 from dicap.frozen.solver import PrincipalAxes, Solution, rotate
 
-FOLDS = 5  # K, of the labelled rows
 CHANCE_POWER = 2  # of the chance of being right in a pseudo-label's weight: a wrong positive costs more than a missed one
 PART = 0.5  # weight of a pseudo-labelled entry that is surely right, beside a labelled one
 SHARES = (1.0, 0.75, 0.5, 0.25)  # of the student in the mixtures that are tried, the largest first

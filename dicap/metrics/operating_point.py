@@ -95,6 +95,11 @@ def at_threshold(scores: np.ndarray, labels: np.ndarray, threshold: float | None
     return {name: shares.get(key) for name, key in keys.items()} | {"threshold_best": threshold}
 
 
+def bin_of(values: np.ndarray, bins: int) -> np.ndarray:
+    """`dicap.calibration.rates.bin_index` of an array, without loading torch."""
+    return np.clip((values.astype(np.float64) * bins).astype(np.int64), 0, bins - 1)
+
+
 def reliability(chance: np.ndarray, right: np.ndarray, bins: int = 10) -> list[dict[str, float]]:
     """Per tenth of the stated chance: how many decisions, their mean chance, and the share of them that is right.
 
@@ -106,7 +111,7 @@ def reliability(chance: np.ndarray, right: np.ndarray, bins: int = 10) -> list[d
     """
     known = ~np.isnan(chance)
     image, chance, right = np.nonzero(known)[0], chance[known].astype(np.float64), np.asarray(right)[known].astype(np.float64)
-    index = np.minimum((chance * bins).astype(np.int64), bins - 1)
+    index = bin_of(chance, bins)
     edges = np.arange(bins + 1) / bins
     rows = []
     for k in np.unique(index):

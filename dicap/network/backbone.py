@@ -160,12 +160,6 @@ def own_normalization(backbone: nn.Module) -> tuple[tuple[float, ...], tuple[flo
     return tuple(mean), tuple(std)
 
 
-def own_size(backbone: nn.Module) -> int | None:
-    """Side in pixels of the images that the network was trained on, by its `pretrained_cfg`; None if it does not say."""
-    size = (getattr(backbone, "pretrained_cfg", None) or {}).get("input_size")
-    return None if size is None else int(size[-1])
-
-
 def weights_checksum(state: dict[str, Tensor]) -> str:
     """`tensors_checksum` of the tensors that a pass of a backbone in eval mode depends on."""
     return tensors_checksum({name: tensor for name, tensor in state.items() if not name.endswith("num_batches_tracked")})
@@ -194,7 +188,8 @@ def _check_patches(backbone: nn.Module, name: str, image_size: int) -> None:
     if patch is None or not any(image_size % side for side in patch):
         return
     near = max(image_size // patch[0], 1) * patch[0]
-    own = f" (its own size is {size})" if (size := own_size(backbone)) else ""
+    size = (getattr(backbone, "pretrained_cfg", None) or {}).get("input_size")
+    own = f" (its own size is {size[-1]})" if size else ""
     raise SettingsError(
         f"image_size: found {image_size}, but {name} cuts images into patches of {patch[0]} x {patch[1]} pixels and would leave "
         f"out what is over; set it to a multiple, for example {near} or {near + patch[0]}{own}"

@@ -97,7 +97,7 @@ SAID = [
 def test_results_that_mean_little_are_told(answers, sizes, words):
     said = " ".join(of_results(results(*answers, f1_best=0.1), *sizes))
     assert all(word in said for word in words), said
-    assert of_results(results([[1, 0]], [[1, 0]]), 300, 100, [40, 40]) == [], "of much data nothing"
+    assert list(of_results(results([[1, 0]], [[1, 0]]), 300, 100, [40, 40])) == [], "of much data nothing"
     assert list(of_chance(None)) == [] and list(of_chance(29)) != [] and list(of_chance(30)) == []
 
 

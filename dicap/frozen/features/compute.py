@@ -29,7 +29,7 @@ from dicap.files.checksum import sha256
 from dicap.files.content_store import ContentStore
 from dicap.files.features import META, SCHEMA
 from dicap.files.json_files import write_json
-from dicap.files.npy import npy_header
+from dicap.files.npy import write_head
 from dicap.frozen.features.bank import file_name
 from dicap.frozen.features.recipe import Recipe
 from dicap.machine.progress import progress
@@ -150,7 +150,7 @@ def _write(path: Path, recipe: Recipe, known: ContentStore, keys: np.ndarray, ne
     """Write the file of a view: the stored features of each image, NaN where they are not needed."""
     absent = np.full(recipe.shape[1:], np.nan, np.float16).tobytes()
     with path.open("wb") as file:
-        file.write(npy_header(recipe.shape, np.float16))
+        write_head(file, recipe.shape, np.float16)
         for key, wanted in zip(keys, needed, strict=True):
             value = known.read(key) if wanted else absent
             if value is None:

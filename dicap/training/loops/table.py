@@ -16,7 +16,7 @@ LOOPS: dict[tuple[str, str], str | None] = {
     ("pseudo_label", ""): "dicap.training.loops.main:first_refresh",
     ("pseudo_label", "solved"): None,  # `train` takes no longer, and records them
     ("pseudo_label", "recommended"): None,
-    ("pseudo_label", "unfrozen"): "dicap.frozen.loops.recommended:first_refresh",
+    ("pseudo_label", "unfrozen"): None,
     ("train", ""): "dicap.training.loops.main:train",
     ("train", "drml"): "dicap.training.loops.drml:train",
     ("train", "solved"): "dicap.frozen.loops.solved:train",

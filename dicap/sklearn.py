@@ -252,17 +252,14 @@ class LabelledKFold:
         grouped = _groups(groups, len(labels))
         if grouped is None:
             fold[labelled] = assign_folds(labels[labelled], self.n_splits, seed)
+            grouped = np.arange(len(labels))
         else:
             of = grouped[labelled]
             if len(np.unique(of)) < self.n_splits:
                 raise ValueError(f"n_splits: found {self.n_splits}, expected at most the {len(np.unique(of))} groups")
             fold[labelled] = deal_folds(np.arange(len(of)), labels[labelled], self.n_splits, seed, of)
-            for k in range(self.n_splits):  # unlabelled samples of a group are not learnt from where it is scored
-                held = np.isin(grouped, grouped[fold == k])
-                yield np.flatnonzero(~held), np.flatnonzero(fold == k)
-            return
-        for k in range(self.n_splits):
-            yield np.flatnonzero(fold != k), np.flatnonzero(fold == k)
+        for k in range(self.n_splits):  # unlabelled samples of a group are not learnt from where it is scored
+            yield np.flatnonzero(~np.isin(grouped, grouped[fold == k])), np.flatnonzero(fold == k)
 
 
 def _seen_otherwise(x: NDArray, views: Any) -> tuple[NDArray, NDArray]:

@@ -73,7 +73,7 @@ def fit(
 # -- 3. Teacher
 
 
-def teacher_rows(rows: NDArray, views: NDArray | None, neighbours: int, rotated: PrincipalAxes | None = None) -> NDArray:
+def teacher_rows(rows: NDArray, views: NDArray | None, neighbours: int, rotated: PrincipalAxes) -> NDArray:
     """Rows (n, r) averaged with those of their nearest neighbours; where there is no neighbour to ask, the rows themselves.
 
     Args:
@@ -81,11 +81,11 @@ def teacher_rows(rows: NDArray, views: NDArray | None, neighbours: int, rotated:
         views: (m, D) differences between some of the rows and other views of them: neighbours are looked for in a metric in
             which views of one image are near each other.
         neighbours: nearest rows that count; 0: none.
-        rotated: `rotate` of the rows, where it is there; it is looked at without views alone.
+        rotated: `rotate` of the rows.
     """
     if not neighbours:
         return rows
-    return averaged(in_metric_of_views(rows, views) if views is not None else rotated or rotate(rows), neighbours)
+    return averaged(in_metric_of_views(rows, views) if views is not None else rotated, neighbours)
 
 
 # -- 4. Correctness out of fold; 5. Labels and weights

@@ -8,7 +8,6 @@ take 1.9 GB at g = 1 and 93 GB at g = 7.
 """
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -48,15 +47,23 @@ class FeatureBank:
                 is computed when its view is first asked for.
         """
         folder = Path(folder)
-        meta = read_meta(folder)
+        path = folder / META
+        if not path.exists():
+            raise DataError(f"{path}: no such file, so {folder} is not a feature bank; run `dvc repro features`")
+        meta = read_json(path)
+        if meta.get("schema") != SCHEMA:
+            raise DataError(f"{path}: schema is {meta.get('schema')!r}, expected {SCHEMA}; {_again(folder)}")
+        missing = [key for key in ("recipe", "fingerprint", "checksums") if key not in meta]
+        if missing:
+            raise DataError(f"{path}: {missing[0]} is missing; {_again(folder)}")
         if meta["recipe"] is None:
             raise DataError(f"{folder}: holds no features: no stage was to train the head alone; run `dvc repro features`")
         try:
             recipe = Recipe(**meta["recipe"])
         except TypeError:
-            raise DataError(f"{folder / META}: not readable as a recipe; {_again(folder)}") from None
+            raise DataError(f"{path}: not readable as a recipe; {_again(folder)}") from None
         if recipe.fingerprint != meta["fingerprint"] or set(meta["checksums"]) != {file_name(name) for name in recipe.files}:
-            raise DataError(f"{folder / META}: damaged (its parts do not fit); {_again(folder)}")
+            raise DataError(f"{path}: damaged (its parts do not fit); {_again(folder)}")
         return cls(folder, recipe, meta["checksums"])
 
     def check(self, settings: Settings, store: Store) -> None:
@@ -95,20 +102,6 @@ def as_maps(features: Tensor) -> Tensor:
 def file_name(view: str) -> str:
     """The file of a view."""
     return f"{view}.npy"
-
-
-def read_meta(folder: Path) -> dict[str, Any]:
-    """meta.json of a bank. Raises DataError if it is missing, damaged or of another schema."""
-    path = folder / META
-    if not path.exists():
-        raise DataError(f"{path}: no such file, so {folder} is not a feature bank; run `dvc repro features`")
-    meta = read_json(path)
-    if meta.get("schema") != SCHEMA:
-        raise DataError(f"{path}: schema is {meta.get('schema')!r}, expected {SCHEMA}; {_again(folder)}")
-    missing = [key for key in ("recipe", "fingerprint", "checksums") if key not in meta]
-    if missing:
-        raise DataError(f"{path}: {missing[0]} is missing; {_again(folder)}")
-    return meta
 
 
 def _again(folder: Path) -> str:

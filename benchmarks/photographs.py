@@ -58,8 +58,9 @@ from dicap.frozen.features.accelerated import accelerated
 from dicap.frozen.features.bank import FeatureBank
 from dicap.frozen.features.compute import fill
 from dicap.frozen.features.recipe import Recipe, pretrained_network
+from dicap.frozen.folds import FOLDS
 from dicap.frozen.inputs import BankFeatures
-from dicap.frozen.loss_weight import CANDIDATES, FOLDS, log_losses, logits_out_of_fold
+from dicap.frozen.loss_weight import CANDIDATES, log_losses, logits_out_of_fold
 from dicap.machine.processes import keep_freed_memory
 from dicap.machine.runtime import Runtime
 from dicap.metrics.ranking import mean_average_precision

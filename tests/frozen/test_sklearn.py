@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from dicap.frozen.recommended import FOLDS
+from dicap.frozen.folds import FOLDS
 from dicap.frozen.solver import solve
 from dicap.sklearn import DiCaPClassifier, LabelledKFold
 

@@ -142,7 +142,9 @@ def load_model(path: str | Path, device: torch.device | str = "cpu", stored: Sto
     try:
         evidence = Evidence(note=metadata["note"], **{name: array.numpy() for name, array in arrays.items()})
     except TypeError:
-        raise DataError(f"{path}: its evidence is not readable; train it again") from None
+        evidence = None
+    if evidence is None or not evidence.fits(len(metadata["classes"])):
+        raise DataError(f"{path}: its evidence is not readable; train it again")
     method = build_method(settings, len(metadata["classes"]))
     network = method.build_network(pretrained=False, stored=stored)
     network.grid = metadata["grid"]

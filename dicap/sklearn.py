@@ -3,7 +3,6 @@
 Letters: n samples, D features, C classes.
 """
 
-import warnings
 from collections.abc import Iterator
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal
@@ -22,7 +21,7 @@ from dicap.frozen.crossfit import scores_out_of_fold
 from dicap.frozen.folds import assign_folds, deal_folds
 from dicap.frozen.loss_weight import choose_loss_weight
 from dicap.metrics.ranking import average_precision
-from dicap.scaling import NEVER, scaling_of
+from dicap.scaling import scaling_of
 
 __all__ = ["DiCaPClassifier", "LabelledKFold"]
 
@@ -153,14 +152,8 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"X: features of up to {np.abs(x).max():.3g}, whose squares overflow; give them in a larger unit")
         if self.features == "plain" and x.any() and largest**2 < limits.tiny / limits.eps:
             raise ValueError(f"X: features of up to {np.abs(x).max():.3g}, whose squares vanish; give them in a smaller unit")
-        if (faint := np.flatnonzero((self._scaling.scale == NEVER) & (np.ptp(x, axis=0) > 0))).size:
-            warnings.warn(
-                f"X: {faint.size} feature(s), the first in column {faint[0]}, vary by less than the rounding of single precision"
-                " and count as constant; subtract their mean where that is no noise",
-                RuntimeWarning,
-                stacklevel=3,
-            )
-        fold = _folds(x[labelled], y, self.folds, seed, None if groups is None else groups[labelled])
+        rank = np.unique(x[labelled], axis=0, return_inverse=True)[1].reshape(-1)  # of the samples, whatever a feature's unit
+        fold = deal_folds(rank, y, self.folds, seed, None if groups is None else groups[labelled])
         self.C_ = choose_loss_weight(rows[: len(y)], y, fold) if self.C == "auto" else float(self.C)
         open_entries = np.r_[y < 0, np.ones((len(rows) - len(y), y.shape[1]), bool)]
         with np.errstate(over="ignore", invalid="ignore"):  # what is too far is said in words
@@ -182,15 +175,9 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         """(n, C) log-odds of `predict_proba`; above 0 where `predict` says yes."""
         check_is_fitted(self, "coef_")
         x = self._features(X, reset=False)
-        stated = self._stated(x)
+        stated = self._scaling.apply(x).astype(np.float64) @ self.coef_.T + self.intercept_  # (n, C) the head's own log-odds
         if len(lost := np.flatnonzero(~np.isfinite(stated).all(1))):
             raise ValueError(f"X: row {lost[0]} has features of up to {np.abs(x[lost[0]]).max():.3g}, too far from those of fit")
-        return self._decided(stated)
-
-    def _stated(self, x: NDArray) -> NDArray:
-        return self._scaling.apply(x).astype(np.float64) @ self.coef_.T + self.intercept_
-
-    def _decided(self, stated: NDArray) -> NDArray:
         return (1 - OWN) * log_odds(np.interp(stated, *self.curve_)) + OWN * np.arcsinh(stated)
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -265,17 +252,14 @@ class LabelledKFold:
         grouped = _groups(groups, len(labels))
         if grouped is None:
             fold[labelled] = assign_folds(labels[labelled], self.n_splits, seed)
+            grouped = np.arange(len(labels))
         else:
             of = grouped[labelled]
             if len(np.unique(of)) < self.n_splits:
                 raise ValueError(f"n_splits: found {self.n_splits}, expected at most the {len(np.unique(of))} groups")
             fold[labelled] = deal_folds(np.arange(len(of)), labels[labelled], self.n_splits, seed, of)
-            for k in range(self.n_splits):  # unlabelled samples of a group are not learnt from where it is scored
-                held = np.isin(grouped, grouped[fold == k])
-                yield np.flatnonzero(~held), np.flatnonzero(fold == k)
-            return
-        for k in range(self.n_splits):
-            yield np.flatnonzero(fold != k), np.flatnonzero(fold == k)
+        for k in range(self.n_splits):  # unlabelled samples of a group are not learnt from where it is scored
+            yield np.flatnonzero(~np.isin(grouped, grouped[fold == k])), np.flatnonzero(fold == k)
 
 
 def _seen_otherwise(x: NDArray, views: Any) -> tuple[NDArray, NDArray]:
@@ -338,11 +322,6 @@ def _known_labels(y: Any, name: str) -> NDArray:
             " (cross_val_predict recodes the values of each column: docs/sklearn.md has another way)"
         )
     return labels
-
-
-def _folds(x: NDArray, y: NDArray, folds: int, seed: int, groups: NDArray | None) -> NDArray:
-    """Folds (n,) that follow the samples, not a feature's unit."""
-    return deal_folds(np.unique(x, axis=0, return_inverse=True)[1].reshape(-1), y, folds, seed, groups)
 
 
 def _groups(groups: Any, n: int) -> NDArray | None:

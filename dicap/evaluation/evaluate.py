@@ -16,7 +16,7 @@ from dicap.files.artifacts import CHOICE, COST, ROLES, cost_file, write_predicti
 from dicap.files.atomic import replacing, replacing_folder
 from dicap.files.json_files import read_json, write_json
 from dicap.files.written import replacing_own_folder
-from dicap.metrics.operating_point import at_threshold, of_answers, reliability, with_intervals
+from dicap.metrics.operating_point import at_threshold, of_answers, reliability
 from dicap.metrics.ranking import average_precision, can_be_tested, map_interval, mean_average_precision
 from dicap.metrics.warnings import of_results
 from dicap.models import SavedModel, load_model
@@ -78,7 +78,7 @@ def decided(scores: np.ndarray, labels: np.ndarray, answers: Answers) -> dict[st
         "decided": float((answer[known] >= 0).mean()) if known.any() else None,
         "decided_right": float(right[known & (answer >= 0)].mean()) if (known & (answer >= 0)).any() else None,
         "chance_gap": sum(row["n"] * abs(row["chance"] - row["share"]) for row in tenths) / n if n else None,
-        "chance_tenths": with_intervals(tenths),
+        "chance_tenths": tenths,
     } | of_answers(answer, labels)
 
 
@@ -148,7 +148,7 @@ def evaluate(
         result[f"map_{which}"] = mean_average_precision(other, labels, testable=testable)
     result |= at_threshold(scores, labels, answers.f1_threshold()) | {"threshold_images": images}
     positives = (labels > 0).sum(0).tolist()
-    result["warnings"] = of_results(result, len(experiment.roles.labelled), images, positives)
+    result["warnings"] = list(of_results(result, len(experiment.roles.labelled), images, positives))
     result |= _from_histories(artifacts, model.settings) | _from_costs(artifacts)
     if model.stage != "warmup" and (path := artifacts / "train" / CHOICE).exists():
         result |= {key: value for key, value in read_json(path).items() if key == "unlabelled"}

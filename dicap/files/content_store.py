@@ -92,8 +92,8 @@ def _whole(key: bytes) -> bytes:
 
 
 def remove_unused(root: Path) -> None:
-    """Remove the stores and the exported backbones (.onnx) of each kind below a folder that nobody opened for UNUSED_DAYS."""
-    for path in [*root.glob("*/*/lock"), *root.glob("*/*/index"), *root.glob("*/*.onnx")]:  # index: of format 1
+    """Remove the stores of each kind below a folder that nobody opened for UNUSED_DAYS."""
+    for path in root.glob("*/*/lock"):
         with suppress(FileNotFoundError):  # another process does the same
             if time.time() - path.stat().st_mtime > UNUSED_DAYS * 86_400:
-                path.unlink() if path.suffix else shutil.rmtree(path.parent, ignore_errors=True)
+                shutil.rmtree(path.parent, ignore_errors=True)

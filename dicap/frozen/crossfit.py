@@ -81,10 +81,10 @@ def solve_teachers(rows: NDArray, y: NDArray, fold: NDArray, *, loss_weight: flo
 
 
 class Pseudo(NamedTuple):
-    """Pseudo-labels for one student: of the n - n_l unlabelled rows, or of all n rows, where labelled rows have open entries."""
+    """Pseudo-labels for one student."""
 
-    target: NDArray  # (m, C) float32 in [0, 1]
-    weight: NDArray  # (m, C) float32: 0 where there is no pseudo-label
+    target: NDArray  # (n, C) float32 in [0, 1]
+    weight: NDArray  # (n, C) float32: 0 where there is no pseudo-label
 
 
 def solve_students(
@@ -106,16 +106,10 @@ def solve_students(
     n = len(y)
     seen = _student_weights(fold)  # (K + 1, n_l, 1)
     assert len(pseudo) == len(seen), (len(pseudo), len(seen))
-    made, weight = (np.stack([part[i] for part in pseudo]) for i in (0, 1))  # (H, m, C) each
-    known, labels = y >= 0, np.broadcast_to(y, (len(pseudo), *y.shape))
-    weight = pseudo_weight * weight
-    if made.shape[1] > len(rows.coordinates) - n:  # labelled rows have pseudo-labels where they have no label
-        own, labels = weight[:, :n], np.where(known, labels, made[:, :n])
-        label_weight = seen * np.where(known, np.float32(1), own)
-        made, weight = made[:, n:], weight[:, n:]
-    else:
-        label_weight = np.broadcast_to(seen if known.all() else seen * known, labels.shape)
-    target, weight = np.concatenate([labels, made], axis=1), np.concatenate([label_weight, weight], axis=1)
+    target, weight = (np.stack([part[i] for part in pseudo]) for i in (0, 1))  # (H, n, C) each
+    known, weight = y >= 0, pseudo_weight * weight
+    target[:, :n] = np.where(known, y, target[:, :n])
+    weight[:, :n] = seen * np.where(known, np.float32(1), weight[:, :n])
     return solve(rows, target, weight=weight, loss_weight=loss_weight, tolerance=TOLERANCE)
 
 

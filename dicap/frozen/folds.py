@@ -3,6 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
+FOLDS = 5  # K, of the labelled rows
+
 
 def assign_folds(y: NDArray, folds: int, seed: int) -> NDArray:
     """A fold for each row, (n,) int64, sizes differing by at most one, and each class spread evenly over the folds.

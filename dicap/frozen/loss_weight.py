@@ -6,11 +6,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dicap.frozen.folds import assign_folds, fold_weights, out_of_fold_scores
+from dicap.frozen.folds import FOLDS, assign_folds, fold_weights, out_of_fold_scores
 from dicap.frozen.solver import rotate, solve
 
 CANDIDATES = (0.001, 0.003, 0.01, 0.03, 0.1)
-FOLDS = 5  # as of the rule (`dicap.frozen.recommended`), where the caller has none
 DECADES = 2  # beyond the candidates that are tried
 FALLS = 0.999  # of the loss: above it a further candidate is no better
 

@@ -20,7 +20,6 @@ from dicap.frozen.folds import n_folds, out_of_fold_scores
 from dicap.frozen.neighbours import averaged, in_metric_of_views
 from dicap.frozen.solver import PrincipalAxes, Solution, rotate
 
-FOLDS = 5  # K, of the labelled rows
 CHANCE_POWER = 2  # of the chance of being right in a pseudo-label's weight: a wrong positive costs more than a missed one
 PART = 0.5  # weight of a pseudo-labelled entry that is surely right, beside a labelled one
 SHARES = (1.0, 0.75, 0.5, 0.25)  # of the student in the mixtures that are tried, the largest first
@@ -74,7 +73,7 @@ def fit(
 # -- 3. Teacher
 
 
-def teacher_rows(rows: NDArray, views: NDArray | None, neighbours: int, rotated: PrincipalAxes | None = None) -> NDArray:
+def teacher_rows(rows: NDArray, views: NDArray | None, neighbours: int, rotated: PrincipalAxes) -> NDArray:
     """Rows (n, r) averaged with their nearest neighbours; without neighbours the rows themselves.
 
     Args:
@@ -82,11 +81,11 @@ def teacher_rows(rows: NDArray, views: NDArray | None, neighbours: int, rotated:
         views: (m, D) differences between some rows and other views of them, for a metric in which views of one image are
             near each other.
         neighbours: nearest rows that count; 0: none.
-        rotated: `rotate` of the rows, if the caller has it; read only without views.
+        rotated: `rotate` of the rows; read only without views.
     """
     if not neighbours:
         return rows
-    return averaged(in_metric_of_views(rows, views) if views is not None else rotated or rotate(rows), neighbours)
+    return averaged(in_metric_of_views(rows, views) if views is not None else rotated, neighbours)
 
 
 # -- 4. Correctness out of fold; 5. Labels and weights

@@ -159,10 +159,7 @@ def opened_for(
     saved, runtime = open_model(model, device)
     if not isinstance(saved.network, Network):
         return saved, runtime, None
-    cache = None if known is None else known.with_name("backbones")  # of a project's store, where it has one
-    network, by = accelerated(
-        saved.network, images, saved.settings.image_size, runtime.device, cache if cache and cache.is_dir() else None
-    )
+    network, by = accelerated(saved.network, images, saved.settings.image_size, runtime.device)
     if known is None or network.grid is None:  # of a backbone that was trained nobody else has features
         return replace(saved, network=network), runtime, None
     # A bank has more views than there are images here, so that another engine may have paid: it differs in the last bits alone.

@@ -15,7 +15,7 @@ import tiny
 from PIL import Image
 
 from data.raw import photo, raw_set, save, small_set
-from dicap.data.convert import convert
+from dicap.data.convert import check_files, convert
 from dicap.data.sources.base import FileImages, Item, RawSet, read_rgb
 from dicap.data.store import Store
 from dicap.errors import DataError
@@ -164,7 +164,7 @@ import sys
 from pathlib import Path
 sys.path[:0] = {paths!r}
 from data.raw import raw_set
-from dicap.data.convert import convert
+from dicap.data.convert import check_files, convert
 from dicap.data.sources.base import FileImages
 import time
 class Slow(FileImages):
@@ -230,3 +230,5 @@ def test_an_id_listed_twice_is_refused(tmp_path):
     raw = listed(tmp_path, ["good-test.png", "good-test.png"])
     with pytest.raises(DataError, match=r"image 'good-test.png' is listed 2 times"):
         convert(raw, tmp_path / "set", image_size=8, workers=0)
+    with pytest.raises(DataError, match=r"image 'good-test.png' is listed 2 times"):
+        check_files(raw, tmp_path / "set", 0.01)

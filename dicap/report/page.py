@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from dicap.files.atomic import replacing_folder
@@ -16,7 +16,7 @@ from dicap.files.json_files import write_json
 from dicap.metrics import ledger
 from dicap.metrics.warnings import headline
 from dicap.pages.html import render
-from dicap.pages.pictures import squares
+from dicap.pages.pictures import address
 from dicap.report import evidence, style
 from dicap.report.evidence import Evidence
 from dicap.report.figures import calibration, learning, pseudo_labels
@@ -31,12 +31,11 @@ ROLES = {  # symbol, its index, what the images are for
     "unlabeled": ("D", "u", "unlabelled"),
     "test": ("test", "", "for the score above"),
 }
-KINDS = {"right": "✓ Rightly yes", "wrong": "✕ Wrongly yes", "missed": "○ Missed"}
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure of the page. `name` is its file's name and the prefix of its ids."""
+    """A figure of the page. `name` is its file's name."""
 
     name: str
     title: str
@@ -59,7 +58,6 @@ def build_report(
     settings: dict[str, Any],
     environment: dict[str, str],
     out: Path,
-    dataset: Path | None = None,
     unread: Collection[str] = (),
 ) -> Path:
     """Write index.html, figures/*.svg, curve.csv and settings.json to `out` from the artifacts of a run; return the page's path.
@@ -70,16 +68,12 @@ def build_report(
         settings: the resolved settings, nested as in params.yaml.
         environment: what the run ran on (versions, device), shown as it is.
         out: a folder that is replaced as a whole, or left as it was if anything fails.
-        dataset: the converted set; its images are those that are ranked best and worst.
         unread: settings that concern other methods and stages, by dotted key; the page leaves them out.
 
     The bytes depend only on the arguments: no date, no machine, no random ids.
     Raises DataError naming the file that is missing or damaged.
     """
     run = evidence.gather(artifacts)
-    pictures: dict[str, str] = {}
-    if dataset is not None and (Path(dataset) / "meta.json").exists():
-        pictures = squares(Path(dataset), [row["id"] for row in run.examples.to_dict("records")])
     with replacing_folder(Path(out)) as folder:
         (folder / "figures").mkdir()
         if len(run.weights):  # for dvc plots, which cannot read Parquet
@@ -93,17 +87,15 @@ def build_report(
                 for drawing in section.drawings:
                     svg = style.to_svg(drawing.draw())
                     (folder / "figures" / f"{drawing.name}.svg").write_text(svg, encoding="utf-8")
-                    label = f"{drawing.title}. {drawing.caption}"
-                    drawn.append((drawing, Markup(style.inline(svg, drawing.name, label))))
+                    drawn.append((drawing, address(svg.encode(), "image/svg+xml")))
                 sections.append((section, drawn))
         html = render(
             "page.html",
             styles=["base.css", "figures.css", "page.css"],
             scripts=["tables.js", "enlarge.js"],
-            style_attributes=True,  # those of the figures and bars
+            style_attributes=True,  # those of the bars
             summary=summary(run, settings),
             sections=sections,
-            gallery=gallery(run, pictures),
             classes=class_rows(run),
             settings=setting_groups(settings, unread),
             environment=environment,
@@ -165,23 +157,6 @@ def _holds_out(settings: dict[str, Any]) -> bool:
     return holds_out(settings["method"], settings["protocol"])
 
 
-def gallery(run: Evidence, pictures: dict[str, str]) -> list[tuple[str, list[tuple[str, int, list[dict[str, Any]]]]]]:
-    """Test images with their answers, where there are pictures: of each class its kinds, each with heading, number and images.
-
-    An image is a row of `Evidence.examples` with its picture.
-    """
-    groups: dict[str, dict[str, list[dict[str, Any]]]] = {}
-    rows: list[Any] = run.examples.to_dict("records")
-    for row in rows:
-        if row["id"] in pictures:
-            kinds = groups.setdefault(row["class"], {kind: [] for kind in KINDS})
-            kinds[row["kind"]].append({**row, "picture": pictures[row["id"]]})
-    return [
-        (name, [(KINDS[kind], rows[0]["of"] if rows else 0, rows) for kind, rows in kinds.items()])
-        for name, kinds in groups.items()
-    ]
-
-
 def class_rows(run: Evidence) -> list[dict[str, Any]]:
     """One row per class for the table, best first: average precision, support, what a yes is worth, the last thresholds."""
     frame = run.per_class.sort_values(["ap", "class"], ascending=[False, True], kind="stable")
@@ -201,7 +176,7 @@ def setting_groups(settings: dict[str, Any], unread: Collection[str] = ()) -> li
     for key, value in flatten(settings):
         section, _, name = key.rpartition(".")
         if not section or key not in unread:
-            groups.setdefault(section or "experiment", []).append((name, _written(value)))
+            groups.setdefault(section or "experiment", []).append((name, value if isinstance(value, str) else json.dumps(value)))
     return list(groups.items())
 
 
@@ -305,9 +280,6 @@ def _pseudo_labels(run: Evidence, settings: dict[str, Any]) -> Section:
         mean, sd, negative = history.iloc[-1][["weight_pos", "weight_pos_sd", "weight_neg"]]
         caption += f" On average a positive weighs {mean:.2f} (standard deviation {sd:.2f}), a negative {negative:.2f}."
     drawings.append(Drawing("weights", "Weights", caption, lambda: pseudo_labels.weight_bars(weights)))
-    if len(history) > 1 and history["weight_pos"].notna().any():
-        caption = "Mean weight of the positive labels, with a standard deviation to either side, and of the negative ones."
-        drawings.append(Drawing("weights_by_epoch", "Weights by epoch", caption, lambda: pseudo_labels.weights_by_epoch(history)))
     columns = {"precision_pos": "positive labels", "precision_neg": "negative labels"}
     if len(history) > 1 and history[[*columns]].notna().any(axis=None):
         caption = "Share of confident entries whose pseudo-label is the hidden true label."
@@ -354,11 +326,3 @@ def _why_none(settings: dict[str, Any], what: str) -> str:
 def _last(frame: pd.DataFrame) -> pd.DataFrame:
     return frame if frame.empty else frame[frame["epoch"] == frame["epoch"].max()].reset_index(drop=True)
 
-
-def _written(value: Any) -> str:
-    """A setting as YAML has it, numbers short."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)

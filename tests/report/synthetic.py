@@ -8,7 +8,6 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from data.raw import small_set
 from dicap.calibration.rates import correctness_weight, count_bins, estimate_rates
 from dicap.calibration.thresholds import PseudoLabels, dual_thresholds, hard_labels
 from dicap.evaluation.evaluate import metrics
@@ -89,11 +88,6 @@ def write_evaluation(folder: Path, names: list[str], truth: np.ndarray, rng: np.
     write_json(details, folder / "details.json")
     ids, answer = np.array([f"test-{k:03d}" for k in range(len(truth))]), np.where(score > 0.6, 1, np.where(score > 0.4, -1, 0))
     files.write_predictions(ids, score, answer, truth, folder / "predictions.parquet")
-
-
-def write_dataset(folder: Path) -> Path:
-    """A converted set with the test images that `write_run` made up."""
-    return small_set(folder, n_train=1, n_test=60, size=16)
 
 
 def _history(stage: str, epochs: int, rng: np.random.Generator, hidden: bool) -> list[dict[str, Any]]:

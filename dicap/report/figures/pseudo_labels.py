@@ -56,21 +56,6 @@ def weight_bars(frame: pd.DataFrame) -> Figure:
     return figure
 
 
-def weights_by_epoch(history: pd.DataFrame) -> Figure:
-    """Mean weights of positives, with a band of a standard deviation to either side, and of negatives by epoch."""
-    figure, ax = style.axes(2.9)
-    for kind, column, dash, marker in ((1, "weight_pos", "-", "o"), (0, "weight_neg", "--", "s")):
-        name, colour = KINDS[kind]
-        ax.plot(history["epoch"], history[column], **style.look(colour, dash, marker), markersize=3, label=f"{name} labels")
-    mean, sd = history["weight_pos"], history["weight_pos_sd"]
-    ax.fill_between(history["epoch"], mean - sd, mean + sd, color=KINDS[1][1], alpha=0.2, linewidth=0)
-    ax.set_ylim(-0.03, 1.03)
-    ax.set_ylabel("mean weight")
-    _epoch_axis(ax, history["epoch"])
-    style.legend_above(ax)
-    return figure
-
-
 def by_epoch(history: pd.DataFrame, columns: Mapping[str, str], up: str) -> Figure:
     """Columns of the main stage's history, {column: label}, by epoch. up: what they are."""
     figure, ax = style.axes(2.9)

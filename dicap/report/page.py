@@ -115,17 +115,9 @@ def sections_of(run: Evidence, settings: dict[str, Any]) -> Iterator[Section]:
 
 
 def summary(run: Evidence, settings: dict[str, Any]) -> dict[str, Any]:
-    """What the top of the page says: names, the score with its interval, the steps to it, the sizes of the parts."""
+    """What the top of the page says: names, the score with its interval, the sizes of the parts."""
     metrics = run.metrics
-    steps = [("after warm-up", metrics.get("map_warmup")), ("after the main stage", metrics.get("map_train"))]
-    steps = [(name, value) for name, value in [*steps, ("final", metrics.get("map"))] if value is not None]
     low, high = metrics.get("map_low"), metrics.get("map_high")
-    values = [value for value in [*(value for _, value in steps), low, high] if value is not None]
-    start, end = (max(0.0, 10 * ((min(values) - 2) // 10)), min(100.0, 10 * ((max(values) + 2) // 10 + 1)))
-
-    def place(value: float) -> float:
-        return round(100 * (value - start) / (end - start), 2)
-
     total, of = sum(run.roles.values()), roles_of(settings)
     labelled = sum(run.roles.get(role, 0) for role in ("sup", "est"))
     return {
@@ -138,9 +130,6 @@ def summary(run: Evidence, settings: dict[str, Any]) -> dict[str, Any]:
         "headline": headline(metrics),
         "low": low,
         "high": high,
-        "scale": (start, end),
-        "band": None if low is None or high is None else (place(low), round(place(high) - place(low), 2)),
-        "steps": [(name, value, place(value)) for name, value in steps],
         "n_classes": metrics.get("n_classes"),
         "remarks": list(_remarks(metrics, run.has_epochs)),
         "roles": [(role, of[role], n, round(100 * n / total, 3)) for role, n in run.roles.items() if n],
@@ -200,6 +189,9 @@ def _remarks(metrics: dict[str, Any], has_epochs: bool = True) -> Iterator[str]:
         yield f"Of {metrics['unknown_labelled']:,} entries of the labelled images nothing is known: they were not learnt."
     if "unlabelled" in metrics:
         yield f"Unlabelled photographs {metrics['unlabelled']}."
+    before = {"warm-up": metrics.get("map_warmup"), "main stage": metrics.get("map_train")}
+    if reached := [f"{value:.2f} after the {stage}" for stage, value in before.items() if value is not None]:
+        yield f"mAP was {' and '.join(reached)}."
     if metrics.get("map_raw") is not None and metrics.get("map_ema") is not None:
         yield f"Raw network {metrics['map_raw']:.2f}, EMA network {metrics['map_ema']:.2f}."
     if has_epochs and metrics.get("best_on_test") is not None:
@@ -325,4 +317,3 @@ def _why_none(settings: dict[str, Any], what: str) -> str:
 
 def _last(frame: pd.DataFrame) -> pd.DataFrame:
     return frame if frame.empty else frame[frame["epoch"] == frame["epoch"].max()].reset_index(drop=True)
-

@@ -31,7 +31,7 @@ def budget_tables(runs: pd.DataFrame, spec: Spec, published: Mapping[tuple[str, 
         spec: the kind's; its rows are replaced.
         published: the paper's numbers; each stands beside the row of the method, with its published head, with most steps.
     """
-    titles = row_titles()
+    titles = method_titles()
     for (dataset, ratio), here in runs.groupby(COLUMN):
         known = {*here[["row", "head", "steps"]].itertuples(index=False, name=None)}
         longest = {row: (row, head, steps) for row, head, steps in sorted(known, key=_order) if head == _published_head(row)}
@@ -53,16 +53,6 @@ def budget_tables(runs: pd.DataFrame, spec: Spec, published: Mapping[tuple[str, 
         keys = [_key(budget) for budget in zip(here["row"], here["head"], here["steps"], strict=True)]
         here = here.assign(row=keys, method=here["row"])
         yield collect(here, own, {(_key(longest[row]), dataset, ratio): printed[row] for row in printed}, facts, _more(here))
-
-
-def row_titles() -> dict[str, str]:
-    """Titles of the rows of the main table, in order: each method, and a rule of ours after its own."""
-    titles = {}
-    for row, title in method_titles().items():
-        titles[row] = title
-        if row == "iat":
-            titles["iat_matched"] = f"{title}, matched threshold (ours)"
-    return titles
 
 
 def equal_steps(one: int | str, other: int | str) -> bool:
@@ -106,4 +96,4 @@ def _order(budget: Budget) -> tuple[int, bool, str, int, str]:
     """Methods in the paper's order, its published head first, fewer steps first; what was solved comes last."""
     row, head, steps = budget
     amount = steps if isinstance(steps, int) else 10**12 * (steps == SOLVED)
-    return list(row_titles()).index(row), head != _published_head(row), head, amount, str(steps)
+    return list(method_titles()).index(row), head != _published_head(row), head, amount, str(steps)

@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -21,21 +20,6 @@ from dicap.randomness import permutation
 
 COMPONENTS, ITERATIONS = 64, 30  # of k-means: principal components, and rounds
 BY = ("spread", "random")  # benchmarks/suggest.py compares them, and others that lost
-
-
-@dataclass(frozen=True)
-class Suggestion:
-    """An image to label.
-
-    Attributes:
-        row: of the converted set.
-        chance: (C,) that each class is present, as far as it was measured; else the scores.
-        likely: classes that are likelier present than absent.
-    """
-
-    row: int
-    chance: np.ndarray
-    likely: list[int]
 
 
 def spread(embeddings: np.ndarray, count: int, labelled: int = 0) -> list[int]:
@@ -72,8 +56,10 @@ def suggest(
     by: str = BY[0],
     labelled: Sequence[int] | np.ndarray = (),
     known: Path | None = None,
-) -> list[Suggestion]:
+) -> tuple[np.ndarray, np.ndarray]:
     """The `count` images of `rows` to label next, by one of BY; fewer where the others are near copies of them.
+
+    Returns their rows and the chance that each class is present (n, C), as far as it was measured; else the scores.
 
     Args:
         store: the converted set of the rows.
@@ -92,10 +78,10 @@ def suggest(
         scores.append(score(saved, inputs, runtime))
         features.append(embedding(saved.network, inputs, runtime))
     present = Answers.of(model.evidence).present(np.concatenate(scores)[len(before) :])
-    chosen = range(count)
-    if by == "spread":
-        chosen = [i - len(before) for i in spread(principal(np.concatenate(features)), count, len(before))]
-    return [Suggestion(int(rows[i]), present[i], np.flatnonzero(present[i] >= 0.5).tolist()) for i in chosen]
+    if by == "random":
+        return rows, present
+    chosen = np.array(spread(principal(np.concatenate(features)), count, len(before))) - len(before)
+    return rows[chosen], present[chosen]
 
 
 def first(

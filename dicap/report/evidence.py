@@ -1,7 +1,7 @@
 """Everything the report draws, read once: the artifacts of a run as small frames, and what is missing.
 
-The per-epoch pseudo-labels of a large data set hold hundreds of millions of entries; they are read one row group of an epoch
-at a time and only their histograms are kept.
+The pseudo-labels of a large data set hold hundreds of millions of entries; only those of the last epoch are read, one row group
+at a time, and only their histogram is kept.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ WEIGHT_BINS = 20  # of the histograms drawn here; the rates keep the bins of the
 # Columns of history.csv that the figures read; a method without such a quantity leaves its column out.
 HISTORY = [
     *(*files.HISTORY, "curve_error", "precision_pos", "precision_neg", "weight_pos", "weight_pos_sd", "weight_neg"),
+    *("share_pos", "share_neg", "share_uncertain"),
     *(f"grad_{term}" for term in TERMS),
 ]
 
@@ -37,7 +38,6 @@ class Evidence:
     weights: bin, left, right, n_pos, n_neg, r_pos, r_neg, optimal_r_pos, optimal_n, epoch.
     thresholds: class, tau_pos, tau_neg, n_pos, n_neg, crossed, epoch.
     weight_histogram: label (1 or 0), bin, left, right, n: how the weights of confident entries are spread at the last epoch.
-    shares: epoch, positive, negative, uncertain (fractions of all entries).
     roles: number of images a role.
     per_class: the columns of `dicap.evaluation.evaluate.by_class` that were written and n_train_labelled, shares in percent, in
     the order of the classes.
@@ -48,7 +48,6 @@ class Evidence:
     weights: pd.DataFrame
     thresholds: pd.DataFrame
     weight_histogram: pd.DataFrame
-    shares: pd.DataFrame
     per_class: pd.DataFrame
     reliability: pd.DataFrame
     metrics: dict[str, Any]
@@ -81,17 +80,16 @@ def gather(artifacts: Path) -> Evidence:
     shares = per_class.columns.isin(["ap", "chance", "precision", "recall"])
     per_class.loc[:, shares] *= 100  # as fractions in the file, in percent wherever people read them
     source, weights = artifacts / "train", pd.DataFrame()
-    thresholds = by_weight = shares = weights
-    if files.epochs(source, "pseudo_labels"):
+    thresholds = by_weight = weights
+    if epochs := files.epochs(source, "pseudo_labels"):
         weights = _frames(source, "weights")
         thresholds = _frames(source, "thresholds")
-        by_weight, shares = _pseudo_labels(source)
+        by_weight, _ = histogram_of_record(files.epoch_file(source, "pseudo_labels", epochs[-1]))
     return Evidence(
         history=_history(artifacts),
         weights=weights,
         thresholds=thresholds,
         weight_histogram=by_weight,
-        shares=shares,
         per_class=per_class,
         reliability=_reliability(evaluate / "predictions.parquet"),
         metrics=metrics,
@@ -120,17 +118,6 @@ def _counts(index: np.ndarray, bins: int, **columns: int) -> pd.DataFrame:
     edges = np.arange(bins + 1) / bins
     n = np.bincount(index, minlength=bins)
     return pd.DataFrame(columns | {"bin": np.arange(bins), "left": edges[:-1], "right": edges[1:], "n": n})
-
-
-def _pseudo_labels(stage: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """`weight_histogram` and `shares`."""
-    by_weight, shares = pd.DataFrame(), []
-    for epoch in files.epochs(stage, "pseudo_labels"):
-        by_weight, numbers = histogram_of_record(files.epoch_file(stage, "pseudo_labels", epoch))
-        total = max(1, sum(numbers.values()))
-        names = {"positive": 1, "negative": 0, "uncertain": -1}
-        shares.append({"epoch": epoch} | {name: numbers[k] / total for name, k in names.items()})
-    return by_weight, pd.DataFrame(shares)
 
 
 def read_curves(folder: Path) -> pd.DataFrame:

@@ -258,18 +258,18 @@ def _calibration(run: Evidence, settings: dict[str, Any]) -> Section:
 
 def _pseudo_labels(run: Evidence, settings: dict[str, Any]) -> Section:
     title = "Pseudo-labels"
-    if run.shares.empty:
+    if run.weight_histogram.empty:
         return Section("pseudo_labels", title, note=_why_none(settings, "no pseudo-labels are made"))
-    shares, weights, history, drawings = run.shares, run.weight_histogram, run.of_stage("train"), []
-    if len(shares) > 1:
+    weights, history, drawings = run.weight_histogram, run.of_stage("train").dropna(subset="share_pos"), []
+    if len(history) > 1:
         caption = "How the entries (image, class) of the unlabelled images divide at each epoch."
-        drawings.append(Drawing("shares", "Confident and uncertain", caption, lambda: pseudo_labels.shares(shares)))
-    last = shares.iloc[-1]
+        drawings.append(Drawing("shares", "Confident and uncertain", caption, lambda: pseudo_labels.shares(history)))
+    last = history.iloc[-1]
     caption = f"At epoch {last['epoch']:.0f}; of the" if run.has_epochs else "Of the"
-    caption += f" entries (image, class) of the unlabelled images {last['positive']:.1%} are "
-    caption += f"confident positives, {last['negative']:.1%} confident negatives and {last['uncertain']:.1%} uncertain."
+    caption += f" entries (image, class) of the unlabelled images {last['share_pos']:.1%} are "
+    caption += f"confident positives, {last['share_neg']:.1%} confident negatives and {last['share_uncertain']:.1%} uncertain."
     if history["weight_pos"].notna().any():
-        mean, sd, negative = history.iloc[-1][["weight_pos", "weight_pos_sd", "weight_neg"]]
+        mean, sd, negative = last[["weight_pos", "weight_pos_sd", "weight_neg"]]
         caption += f" On average a positive weighs {mean:.2f} (standard deviation {sd:.2f}), a negative {negative:.2f}."
     drawings.append(Drawing("weights", "Weights", caption, lambda: pseudo_labels.weight_bars(weights)))
     columns = {"precision_pos": "positive labels", "precision_neg": "negative labels"}

@@ -60,11 +60,12 @@ def command(
             f"{store.folder}: every image is labelled already{hidden if len(open_) else ''}; name a folder of images without "
             f"labels to choose from: dicap-stage init-data {settings.data_root} --unlabeled FOLDER"
         )
-    chosen = suggest(saved, store, rows, count, device, by, labelled.nonzero()[0], known_features())
-    listed = [(store.ids[one.row], "", ";".join(saved.classes[c] for c in one.likely)) for one in chosen]
-    questions = [Question(str(store.ids[one.row]), one.chance, one.likely) for one in chosen]
+    chosen, chance = suggest(saved, store, rows, count, device, by, labelled.nonzero()[0], known_features())
+    likely = [(one >= 0.5).nonzero()[0].tolist() for one in chance]
+    questions = [Question(str(store.ids[row]), one, on) for row, one, on in zip(chosen, chance, likely, strict=True)]
+    listed = [(question.id, "", ";".join(saved.classes[c] for c in question.on)) for question in questions]
     write_list(out / LIST, [("image", "labels", "model_says"), *listed])
-    pictures, measured = originals(settings, store, [one.row for one in chosen]), saved.evidence.measured is not None
+    pictures, measured = originals(settings, store, chosen.tolist()), saved.evidence.measured is not None
     write_labelling_page(questions, pictures, saved.classes, out / PAGE, review=False, measured=measured)
     _finish(out, count, len(chosen), len(rows), [f"dicap-stage import-labels {out / LIST}", "dvc repro"])
 

@@ -102,6 +102,7 @@ def _history(stage: str, epochs: int, rng: np.random.Generator, hidden: bool) ->
         if stage == "train":
             row |= {"loss_pseudo": 2.0 * np.exp(-0.2 * epoch) + 0.4, "n_crossed": 1, "n_guarded": 0, "grad_pseudo": 1.0}
             row |= {"weight_pos": 0.7 + 0.01 * epoch, "weight_pos_sd": 0.05, "weight_neg": 0.95}
+            row |= {"share_pos": 0.2, "share_neg": 0.7 + 0.01 * epoch, "share_uncertain": 0.1 - 0.01 * epoch}
             if hidden:
                 row |= {"curve_error": 0.05 / (1 + epoch), "precision_pos": 0.95 - 0.15 / (1 + epoch), "precision_neg": 0.97}
         rows.append(row)

@@ -79,8 +79,8 @@ def _more(runs: pd.DataFrame) -> pd.DataFrame:
     """
     others = runs.assign(title=runs["which"].map(OTHER))
     best = runs[runs["method"].isin(BEST_PRINTED)].assign(title="best epoch on test", other=runs["best_on_test"])
-    columns = pd.concat([others, best]).dropna(subset="other").groupby(["title", "row"], sort=False)["other"]
-    texts = {place: number(values.mean(), values.std()) for place, values in columns}
+    known = pd.concat([others, best]).astype({"other": float}).dropna(subset="other")
+    texts = {place: number(part.mean(), part.std()) for place, part in known.groupby(["title", "row"], sort=False)["other"]}
     return pd.Series(texts, pd.MultiIndex.from_tuples(texts, names=["title", "row"]), str).unstack("title")
 
 

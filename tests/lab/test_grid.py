@@ -93,7 +93,7 @@ def test_every_invalid_cell_is_named_before_anything_runs():
         ("axis: {seed: [1]}", "expected the keys title, table"),
         ("- 1", "expected the keys"),
         ("a: [", "not a YAML file"),
-        ("table: mine", "table: found 'mine', allowed are main, "),
+        ("table: mine", "table: found 'mine'; Input should be 'main', "),
     ],
 )
 def test_a_bad_file_is_one_line(tmp_path, text, line):

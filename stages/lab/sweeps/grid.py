@@ -21,7 +21,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictStr, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
@@ -43,7 +43,7 @@ class Grid:
     """
 
     title: str
-    table: str | None = None
+    table: Literal[*TABLES] | None = None  # type: ignore[valid-type]
     settings: dict[str, Any] = field(default_factory=dict)
     cases: dict[StrictStr, dict[str, Any]] = field(default_factory=lambda: {"": {}})  # 1 and "1" would be one
     axes: dict[str, Annotated[list[Any], Field(min_length=1)]] = field(default_factory=dict)
@@ -87,9 +87,6 @@ def read_grid(path: Path) -> Grid:
         raise SettingsError(f"{path}: not a YAML file ({first_line(error)})") from None
     if not isinstance(content, dict) or not content.keys() <= {*KEYS}:
         raise SettingsError(f"{path}: expected the keys {', '.join(KEYS)}")
-    if (table := content.get("table")) is not None and table not in TABLES:
-        allowed = f"allowed are {', '.join(TABLES)}, and null for a grid that no table shows"
-        raise SettingsError(f"{path}: table: found {table!r}, {allowed}")
     written: dict[str, Any] = {"title": path.stem} | {key: value for key, value in content.items() if value}
     try:
         grid = Grid(**written)

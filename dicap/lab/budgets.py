@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import pandas as pd
 
@@ -32,7 +33,8 @@ def budget_tables(runs: pd.DataFrame, spec: Spec, published: Mapping[tuple[str, 
         published: the paper's numbers; each stands beside the row of the method, with its published head, with most steps.
     """
     titles = method_titles()
-    for (dataset, ratio), here in runs.groupby(COLUMN):
+    parts: Any = runs.groupby(COLUMN)
+    for (dataset, ratio), here in parts:
         known = {*here[["row", "head", "steps"]].itertuples(index=False, name=None)}
         longest = {row: (row, head, steps) for row, head, steps in sorted(known, key=_order) if head == _published_head(row)}
         printed = {row: value for (row, *column), value in published.items() if column == [dataset, ratio]}

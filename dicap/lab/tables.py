@@ -66,7 +66,7 @@ class Table:
     @property
     def columns(self) -> list[tuple[str, float]]:
         """(data set, ratio) of each column, in order."""
-        return self.cells.index.droplevel("row").unique().tolist()
+        return list(dict.fromkeys(place[1:] for place in self.cells.index))
 
 
 def spec_of(kind: str) -> list[Spec]:
@@ -163,8 +163,9 @@ def to_markdown(table: Table) -> str:
     """A GitHub table: mean ± deviation, the best bold, the published value in brackets."""
     cells, spec, rows = table.cells, table.spec, table.rows
     titles = pd.Series({row: re.sub(r"([|*_<>`\\])", r"\\\1", spec.rows[row]) for row in rows}, name=spec.head)
-    scores = pd.Series([_shown(cell, cells["n"].max()) for _, cell in cells.iterrows()], cells.index)
-    gains = pd.Series([number(*cell, form="+.2f", none="") for cell in cells[["gain", "gain_half"]].to_numpy()], cells.index)
+    scores: Any = pd.Series([_shown(cell, cells["n"].max()) for _, cell in cells.iterrows()], cells.index)
+    differences = cells[["gain", "gain_half"]].to_numpy()
+    gains: Any = pd.Series([number(*each, form="+.2f", none="") for each in differences], cells.index)
     columns = [titles, table.facts, *(scores.xs(column, level=COLUMN).rename(_where(column)) for column in table.columns)]
     columns.append(table.more)
     for column in table.columns if cells["gain"].notna().any() else ():
@@ -214,13 +215,13 @@ def _delta(table: Table, scores: pd.DataFrame, column: tuple[str, float]) -> str
     """By how much ours beats the best other row, and the published ours the best published other one; empty without both."""
     here: Any = table.cells.xs(column, level=COLUMN)
     spec, ours = table.spec, table.spec.ours
-    if ours not in here.index or not here["n"][ours] or not (others := here.drop(ours))["n"].any():
+    if ours is None or ours not in here.index or not here["n"][ours] or not (others := here.drop(ours))["n"].any():
         return ""
     best = others["mean"].agg(f"idx{spec.best}")
-    (apart,) = gain(scores, ours, best).reindex([column]).to_numpy()
+    delta, half = gain(scores, ours, best).reindex([column]).to_numpy()[0]
     printed = here["published"][ours] - others["published"].agg(spec.best)
-    one, other = (", ".join([spec.rows[row], *table.facts.loc[row]]) for row in (ours, best))
-    return f"Delta, {_where(column)}: {number(*apart, printed, '+.2f')}, {one}, minus the best other row, {other}."
+    one, other = (", ".join([spec.rows[row], *map(str, table.facts.loc[row])]) for row in (ours, best))
+    return f"Delta, {_where(column)}: {number(delta, half, printed, '+.2f')}, {one}, minus the best other row, {other}."
 
 
 def _networks(runs: pd.DataFrame) -> str:

@@ -41,7 +41,7 @@ def losses(history: pd.DataFrame) -> Figure:
 def gradients(history: pd.DataFrame) -> Figure:
     """Each term's share of the gradient per epoch on a logarithmic scale, and the line below which it hardly acts."""
     norms = history[[f"grad_{term}" for term in _TERMS]]
-    shares = history.assign(**norms.div(norms.sum(axis=1), axis=0))
+    shares = history.assign(**{str(term): norms[term] / norms.sum(axis=1) for term in norms})
     figure, ax = _lines(shares, [(f"grad_{term}", *line) for term, line in _TERMS.items()], "share of the gradient", log=True)
     ax.axhline(HARDLY, color=style.GREY, linewidth=1, linestyle=":")
     ax.yaxis.set_major_formatter(lambda share, _: f"{100 * share:g} %")

@@ -1,8 +1,9 @@
 # `make repro`: environment, default run, report. `make test`: everything CI checks.
 # `make faults`: kills, signals, full disks, damaged files and bad inputs, and whether anything is lost (minutes). Sweeps on Slurm with
 # them, where its programs are on the path or in the folder that SLURM_ROOT names (tests/lab/clusters.py). And what is too
-# slow for `make test` (the marker `slow`): the tutorial, every benchmark at toy size, the paper's sweep on a made-up archive, an installed
-# project, DVC's queue and run cache, half precision of every method.
+# slow for `make test` (the marker `slow`): the commands of the README and the tutorial, every benchmark at toy size, the paper's sweep on
+# a made-up archive, a sweep through the whole pipeline, an installed project, DVC's queue, run cache and linked photographs, half
+# precision of every method, heads on features of every method, scores by every way with a pretrained network.
 # `make mutation`: which changes of the mathematics no test notices, by mutmut (settings in pyproject.toml); `mutmut browse` shows them.
 # It replaced a script of our own that tried fewer changes (109, not 175, of dicap/losses.py) in about the same time per change.
 # `make coverage`: lines that no test runs.

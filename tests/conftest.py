@@ -1,4 +1,4 @@
-"""Fixtures of the training side: a tiny data set, experiments on it, and the models its stages make."""
+"""Fixtures: a tiny data set, experiments on it, the models its stages make, and project folders in which commands run."""
 
 import gc
 import os
@@ -13,6 +13,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import tiny
 from hypothesis import settings
+from project import Project
 
 # Libraries leave a million objects that stay; looking among them for garbage again and again takes a tenth of the tests' time.
 gc.set_threshold(10_000, 50)
@@ -24,10 +25,10 @@ settings.load_profile("busy")
 # The files that take longest, longest first. `make test` gives one file after another to whichever process is free (loadfile): a
 # long one that begins last would be waited for by a process with nothing to do.
 LONG = (
-    *("repository/test_pipeline.py", "repository/test_readme.py", "repository/test_core_alone.py"),
-    *("methods/test_methods.py", "training/test_every_loop.py", "gpu/test_pretended.py"),
-    "training/test_resume.py",
-    "report/test_page.py",
+    "repository/test_pipeline.py",
+    "repository/test_core_alone.py",
+    "training/test_every_loop.py",
+    "training/test_every_setting.py",
 )
 
 
@@ -114,3 +115,30 @@ def trained(tiny_set, tmp_path_factory) -> Path:
 def model_file(trained) -> Path:
     """The last model of it."""
     return trained / "finetune" / "model.safetensors"
+
+
+@pytest.fixture
+def bare_project(tmp_path, monkeypatch):
+    """A project in which nothing has run, with the working directory in it."""
+    project = Project.made(tmp_path / "project")
+    monkeypatch.chdir(project.folder)
+    monkeypatch.delenv("DVC_ROOT", raising=False)
+    return project
+
+
+@pytest.fixture(scope="session")
+def finished(raw_photos, tmp_path_factory) -> Path:
+    """A project folder in which every stage has run; not to be written to."""
+    project = Project.made(tmp_path_factory.mktemp("project"), tiny.CHANGES | {"data_root": str(raw_photos)})
+    for stage in ("convert", "split", "warmup", "pseudo-label", "train", "finetune", "evaluate"):
+        project.done(stage)
+    return project.folder
+
+
+@pytest.fixture
+def project(finished, tmp_path, monkeypatch):
+    """A copy of the finished project, with the working directory in it."""
+    project = Project(finished).copy(tmp_path / "project")
+    monkeypatch.chdir(project.folder)
+    monkeypatch.delenv("DVC_ROOT", raising=False)
+    return project

@@ -14,6 +14,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,7 @@ CHANGES: dict[str, Any] = SMALL | {
     "pclp.warmup_epochs": 2,
     "pclp.latent": 8,
     "pclp.adversary_width": 4,
+    "pclp.adversary_size": 8,
     "drml.rounds": 4,
     "drml.iterations": 3,
     "drml.batch_size": 4,
@@ -253,19 +255,9 @@ def typed(line: str, folder: Path, environment: dict[str, str]) -> str:
     return said
 
 
-class Updates:
+def updates(update: Callable[[dict[str, torch.Tensor], tuple[str, ...]], None]) -> Any:
     """What a step asks of a trainer, without one: hands every update's loss terms and parameter groups to a function."""
-
-    def __init__(self, update: Callable[[dict[str, torch.Tensor], tuple[str, ...]], None]) -> None:
-        self._update = update
-
-    def autocast(self):
-        """No mixed precision."""
-        return nullcontext()
-
-    def update(self, terms: dict[str, torch.Tensor], *groups: str) -> None:
-        """Pass it on."""
-        self._update(terms, groups)
+    return SimpleNamespace(autocast=nullcontext, update=lambda terms, *groups: update(terms, groups))
 
 
 def network_of(experiment: Experiment, model: Path | None) -> Callable[[], nn.Module]:

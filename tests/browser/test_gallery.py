@@ -11,7 +11,6 @@ from dicap.calibration.evidence import Evidence
 from dicap.calibration.ranks import Curve, log_odds
 from dicap.evaluation.answers import Answers
 from dicap.files.artifacts import write_predictions
-from dicap.photos import folder
 from dicap.photos.pages.gallery import LEVELS, chances_of_levels, levels_of, read_predictions, write_gallery
 
 CLASSES = ["<b>\"tag\" & 'co'</b>", "100 %", "猫 кошка قط"]
@@ -119,27 +118,7 @@ def test_the_large_picture_is_the_photograph_itself(reader, gallery, tmp_path):
     reader.complaints.clear()  # the browser names the missing file
 
 
-def test_a_folder_elsewhere_holds_the_photographs_that_are_shown(reader, tmp_path, monkeypatch):
-    """One of them named by bytes that are not UTF-8: the thumbnails are there, and the photographs behind them."""
-    root = photographs(tmp_path / "album", ["a.png", "b c.png", "e.png"])
-    (root / "e.png").rename(root / b"\xe9.png".decode("utf-8", "surrogateescape"))
-    monkeypatch.chdir(tmp_path)
-    found = folder.photographs(str(root))
-    names = [one.name for one in found]
-    predictions(tmp_path / "p.parquet", names, np.full((len(names), len(CLASSES)), 0.9, np.float32))
-    files = {one.name: Path(one.source) for one in found}
-    page = reader.open(
-        write_gallery(tmp_path / "p.parquet", Path(), CLASSES, stated(), tmp_path / "gallery", workers=1, files=files)
-    )
-    assert len(list((tmp_path / "gallery").rglob("*.jpg"))) == len(names) == 3
-    page.keyboard.press("ArrowDown")
-    page.keyboard.press("Enter")
-    for _ in names:
-        reader.until(page, "document.getElementById('large-picture').naturalWidth === 640")
-        page.keyboard.press("ArrowRight")
-
-
-def test_twenty_thousand_photographs_make_a_window_of_tiles(reader, tmp_path, accessible):
+def test_twenty_thousand_photographs_make_a_window_of_tiles(reader, tmp_path):
     n = 20_000
     scores = np.random.default_rng(0).random((n, len(CLASSES))).astype(np.float32)
     predictions(tmp_path / "p.parquet", [f"{i:05d}.png" for i in range(n)], scores)
@@ -147,9 +126,7 @@ def test_twenty_thousand_photographs_make_a_window_of_tiles(reader, tmp_path, ac
     path = write_gallery(tmp_path / "p.parquet", tmp_path / "photos", CLASSES, stated(), tmp_path / "gallery", workers=1)
     page = reader.open(path)
     page.click(".filter.no")
-    assert page.locator("#note").text_content().startswith(f"{CLASSES[0]}: 20,000 shown") or "20,000 shown" in page.inner_text(
-        "#note"
-    )
+    assert "20,000 shown" in page.inner_text("#note")
     counts = []
     for share in (0, 0.3, 0.7, 1):
         page.evaluate("share => scrollTo(0, share * document.documentElement.scrollHeight)", share)
@@ -162,11 +139,6 @@ def test_twenty_thousand_photographs_make_a_window_of_tiles(reader, tmp_path, ac
     assert page.evaluate("document.activeElement.closest('li').ariaPosInSet") == "1"
     page.keyboard.press("End")
     assert page.evaluate("document.activeElement.closest('li').ariaPosInSet") == str(n)
-    for scheme in reader.screens(page):
-        if scheme == "dark":
-            page.locator(".tile").nth(20).click()
-        assert accessible(page) == []
-        page.keyboard.press("Escape")
     reader.complaints.clear()  # thumbnails of what was deleted
 
 
@@ -197,7 +169,8 @@ def test_answers_are_told_right_from_wrong_by_the_truth(reader, tmp_path, access
         page.select_option("#answers", kind)
         assert sorted(page.locator(".tile bdi").all_text_contents()) == sorted(FILES[i] for i in shown)
         assert set(page.locator(".tile .outcome").all_text_contents()) == {kind}
-        assert accessible(page) == []
+    for scheme in reader.screens(page):
+        assert accessible(page) == [], scheme
     page.locator(".tile").first.click()
     reader.until(page, "document.getElementById('large-picture').naturalWidth === 64")
     assert not reader.left(tmp_path / "gallery")

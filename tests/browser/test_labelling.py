@@ -44,19 +44,6 @@ def name_of(page):
     return page.locator("#name").text_content()
 
 
-def test_a_name_typed_to_its_end_is_found_first(reader, tmp_path):
-    names = ["cart", "Cat", "cats", "cat", "sea cat"]
-    path = tmp_path / "page" / "index.html"
-    question = Question("a.png", np.array([0.9, 0.8, 0.7, 0.1, 0.95]), [])
-    write_labelling_page([question], [Image.new("RGB", (30, 20))], names, path, review=False, measured=True)
-    page = reader.open(path)
-    for typed, expected in {"cat": ["cat", "Cat", "cats", "sea cat"], "Cat": ["Cat", "cat", "cats", "sea cat"]}.items():
-        page.fill("#search", typed)
-        assert page.locator(".chip bdi").all_text_contents() == expected
-        page.keyboard.press("Enter")
-        assert typed in on(page)
-
-
 def test_every_batch_and_download_has_a_name_of_its_own(reader, tmp_path):
     names = []
     for folder, ids in (("one", FILES), ("two", FILES[::-1])):

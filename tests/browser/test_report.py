@@ -23,20 +23,6 @@ def test_tables_are_sorted_by_a_click(reader, whole):
     assert not reader.left(whole.parent)
 
 
-def test_figures_are_enlarged_and_go_back(reader, whole):
-    page = reader.open(whole)
-    before = page.evaluate("document.querySelectorAll('img.figure').length")
-    narrow = page.locator("#curve img").bounding_box()["width"]
-    page.locator("#curve .enlarge").press("Enter")
-    assert page.locator("dialog img").bounding_box()["width"] > 1.5 * narrow
-    page.keyboard.press("Escape")
-    assert page.locator("#curve img").bounding_box()["width"] == narrow
-    assert page.evaluate("document.activeElement.closest('figure').id") == "curve"
-    page.locator(".enlarge").first.click()
-    page.locator("dialog img").click()
-    assert page.evaluate("document.querySelectorAll('img.figure').length") == before and not page.locator("dialog img").count()
-
-
 def test_it_is_accessible(reader, whole, accessible):
     page = reader.open(whole)
     for _ in reader.screens(page):

@@ -25,11 +25,7 @@ from dicap.settings.schema import Calibration
 
 K = 20
 CALIBRATED = (torch.arange(K) + 0.5).double() / K  # r_pos[k] = centre of bin k
-
-
 ANCHORS = ("left", "centre", "right")
-
-
 STRAIGHT = Rates(torch.zeros(K), torch.zeros(K), CALIBRATED, anchor="centre")  # w(p, 1) = p but at the ends
 
 

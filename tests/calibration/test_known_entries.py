@@ -1,20 +1,16 @@
 """Where entries of the labels are unknown: every function counts the known ones alone, as a slow loop over them would."""
 
-import itertools
-
 import numpy as np
 import pytest
 import tiny
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score
 
 from dicap.calibration.ranks import curve_by_rank
 from dicap.calibration.rates import count_bins, log_losses
 from dicap.calibration.thresholds import dual_thresholds
-from dicap.frozen.folds import assign_folds
 from dicap.losses import asymmetric_loss, binary_cross_entropy
 from dicap.methods import rules
 from dicap.methods.base import reduced
@@ -96,20 +92,6 @@ def test_a_class_of_which_only_positives_are_known_is_not_judged():
     assert can_be_tested(y).tolist() == [False, True, True, True]
     assert mean_average_precision(p, y, testable=True) == pytest.approx(mean_average_precision(p[:, 1:], y[:, 1:]))
     assert can_be_tested(np.ones((3, 1), np.uint8)).all(), "in every image, and that is known"
-
-
-def test_review_fits_and_doubts_known_entries():
-    rng = np.random.default_rng(14)
-    features, (_, y) = rng.normal(size=(IMAGES, 6)).astype(np.float32), world(14)
-    scores = review.out_of_fold(features, y)
-    fold = assign_folds(y.astype(np.float32), review.FOLDS, seed=0)
-    for i, c in itertools.product(range(IMAGES), range(CLASSES)):
-        others = (fold != fold[i]) & (y[:, c] >= 0)
-        slow = LogisticRegression(C=review.LOSS_WEIGHT, tol=1e-8).fit(features[others], y[others, c])
-        assert scores[i, c] == pytest.approx(slow.predict_proba(features[i : i + 1])[0, 1], abs=5e-3)  # the solver's tolerance
-    for doubt in review.doubts(scores, y):
-        assert (y[doubt.row, doubt.odd] >= 0).all() and np.isfinite(doubt.surprise)
-    assert np.isfinite(review.chances(scores, y)).all()
 
 
 def test_k_is_the_sum_of_the_shares_of_known_entries():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from dicap.losses import asymmetric_loss, nt_xent
+from dicap.losses import asymmetric_loss, binary_cross_entropy, nt_xent
 
 
 def slow_asymmetric(x, y, gamma_neg, gamma_pos, clip):
@@ -71,6 +71,20 @@ def test_nt_xent_of_too_few_pairs_is_zero_with_a_gradient(pairs):
     assert z.grad is not None and not z.grad.any()
 
 
-def test_nt_xent_survives_layer_normalised_embeddings_in_half_precision():
-    z = torch.nn.functional.layer_norm(torch.randn(6, 768, generator=torch.Generator().manual_seed(0)), (768,)).half()
-    assert torch.isfinite(nt_xent(z, z))
+@pytest.mark.parametrize("amp", [torch.bfloat16, torch.float16], ids=["bf16", "fp16"])
+def test_losses_and_contrast_stay_in_float32(amp):
+    torch.manual_seed(0)
+    x, y = torch.randn(5, 4), (torch.rand(5, 4) < 0.5).float()
+    z = 60 * torch.randn(2, 6, 128)  # |z|^2 is beyond 65504, the largest number of float16
+    layer = torch.nn.Linear(4, 4)
+    with torch.autocast("cpu", dtype=amp):
+        logits = layer(x)
+        assert logits.dtype == amp
+        for loss in (asymmetric_loss, binary_cross_entropy):
+            assert loss(logits, y).dtype == torch.float32 and torch.equal(loss(logits, y), loss(logits.float(), y))
+        half = z.to(amp).requires_grad_()
+        found = nt_xent(half[0], half[1])
+        exact = nt_xent(half[0].detach().float(), half[1].detach().float())
+        assert found.dtype == torch.float32 and torch.isfinite(found) and torch.equal(found, exact)
+        found.backward()
+        assert torch.isfinite(half.grad).all()

@@ -1,10 +1,9 @@
-"""VOC 2012, COCO 2014, NUS-WIDE and AWA2, made up in their published layout.
+"""VOC 2012, NUS-WIDE and AWA2, made up in their published layout (COCO: tests/data/test_benchmark_sets.py).
 
 A photograph shows a patch of its own place and colour for each label.
 """
 
 import colorsys
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -53,21 +52,6 @@ def voc2012(root: Path, counts: tuple[int, int]) -> None:
             (base / f"ImageSets/Main/{title}_{phase}.txt").write_text("".join(lines))
 
 
-def coco2014(root: Path, counts: tuple[int, int]) -> None:
-    """One file of annotations a phase; the ids of the categories have gaps."""
-    (root / "annotations").mkdir(parents=True)
-    categories = [{"id": c + 1 + c // 10, "name": f"thing {c}"} for c in range(80)]
-    for number, (phase, count) in enumerate(zip(("train", "val"), counts, strict=True)):
-        images, annotations = [], []
-        for i, labels in enumerate(drawn(80, count, number)):
-            image = {"id": 7 * i + number, "file_name": f"COCO_{phase}2014_{7 * i + number:012d}.jpg"}
-            images.append(image)
-            annotations += [{"image_id": image["id"], "category_id": categories[c]["id"], "iscrowd": 0} for c in labels]
-            save(root / f"{phase}2014" / image["file_name"], scene(labels, 80, 10_000 * number + i))
-        content = {"images": images, "annotations": annotations, "categories": categories}
-        (root / f"annotations/instances_{phase}2014.json").write_text(json.dumps(content))
-
-
 def nuswide(root: Path, counts: tuple[int, int]) -> None:
     """The four npy files of Cole et al. beside `Flickr/`."""
     for number, (phase, count) in enumerate(zip(("train", "val"), counts, strict=True)):
@@ -96,4 +80,4 @@ def awa2(root: Path, counts: tuple[int, int]) -> None:
             save(base / f"JPEGImages/{name}/{name}_{10001 + i}.jpg", image)
 
 
-ARCHIVES = {"voc2012": voc2012, "coco2014": coco2014, "nuswide": nuswide, "awa2": awa2}
+ARCHIVES = {"voc2012": voc2012, "nuswide": nuswide, "awa2": awa2}

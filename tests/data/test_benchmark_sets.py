@@ -5,12 +5,10 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
-from PIL import Image
 
+from data.archives import awa2
 from data.raw import save, shared
 from dicap.data.convert import convert
-from dicap.data.format import read_index
-from dicap.data.labels import read_labels
 from dicap.data.sources import read_raw
 from dicap.data.sources.benchmarks.nuswide import CONCEPTS
 from dicap.data.sources.benchmarks.voc import CLASSES
@@ -80,27 +78,19 @@ def test_voc_names_what_is_missing(tmp_path):
 def test_voc2007_lists_give_5011_and_4952_rows_equal_to_a_slow_reading(tmp_path):
     lists = shared("voc2007_imagesets") / "Main"
     base = tmp_path / "VOCdevkit/VOC2007"
-    (base / "ImageSets").mkdir(parents=True)
+    (base / "JPEGImages").mkdir(parents=True)
+    (base / "ImageSets").mkdir()
     (base / "ImageSets/Main").symlink_to(lists)
-    (base / "JPEGImages").mkdir()
-    names = sorted(
-        {line.split()[0] for phase in ("trainval", "test") for line in (lists / f"{phase}.txt").read_text().splitlines()}
-    )
-    for i, name in enumerate(names):
-        Image.new("RGB", (8, 6), (i % 256, i // 256 % 256, 7)).save(base / "JPEGImages" / f"{name}.jpg")
-    meta = convert(read_raw("voc2007", tmp_path), tmp_path / "set", image_size=8, workers=2)
-    assert meta["counts"] == {"train": 5011, "test": 4952, "unlabeled": 0}
-    index = read_index(tmp_path / "set").to_pandas()
-    for split, phase in (("train", "trainval"), ("test", "test")):
+    raw = read_raw("voc2007", tmp_path)
+    for split, phase, count in (("train", "trainval", 5011), ("test", "test", 4952)):
         slow = defaultdict(dict)
         for path in lists.glob(f"*_{phase}.txt"):
             for line in path.read_bytes().decode().replace("\r\n", "\n").strip("\n").split("\n"):
                 image, flag = line[:6], line[6:].strip()
                 slow[image][path.name[: -len(f"_{phase}.txt")]] = flag == "1"
-        rows = np.flatnonzero(index["split"] == split)
-        assert index["id"][rows].tolist() == sorted(image for image in slow if any(slow[image].values()))
-        expected = [[slow[image][name] for name in sorted(slow[image])] for image in index["id"][rows]]
-        assert (read_labels(tmp_path / "set", rows) == np.array(expected)).all()
+        ids, labels = matrix(raw, split)
+        assert ids == sorted(image for image in slow if any(slow[image].values())) and len(ids) == count
+        assert labels.tolist() == [[slow[image][name] for name in sorted(slow[image])] for image in ids]
 
 
 # ---- COCO
@@ -162,31 +152,9 @@ def test_coco_names_what_is_missing_or_contradicts_itself(tmp_path):
 # ---- AWA2
 
 
-def test_awa2_with_the_real_matrix(tmp_path):
-    texts = shared("awa2_text")
+def test_awa2_names_what_is_missing(tmp_path):
+    awa2(tmp_path, (40, 10))
     base = tmp_path / "Animals_with_Attributes2"
-    base.mkdir()
-    for path in texts.iterdir():
-        (base / path.name).symlink_to(path)
-    species = [line.split()[1] for line in (texts / "classes.txt").read_text().splitlines()]
-    train, test = species[:40], species[40:]
-    (base / "trainclasses.txt").write_text("\n".join(train) + "\n")
-    (base / "testclasses.txt").write_text("\n".join(test) + "\n")
-    for name in species:
-        for i in (10002, 10001):
-            save(base / "JPEGImages" / name / f"{name}_{i}.jpg", len(name) + i)
-        (base / "JPEGImages" / name / ".DS_Store").write_bytes(b"x")
-    raw = read_raw("awa2", tmp_path)
-    assert len(raw.classes) == 85 and raw.classes[:2] == ["black", "white"]
-    slow = {
-        name: row.split()
-        for name, row in zip(species, (texts / "predicate-matrix-binary.txt").read_text().splitlines(), strict=True)
-    }
-    for split, names in (("train", train), ("test", test)):
-        ids, labels = matrix(raw, split)
-        assert ids == [f"{name}_{i}" for name in names for i in (10001, 10002)]
-        assert labels.astype(str).tolist() == [slow[name.split("_")[0]] for name in ids]
-    convert(raw, tmp_path / "set", image_size=8, workers=0)
     (base / "testclasses.txt").write_text("unicorn\n")
     with pytest.raises(DataError, match=r"testclasses.txt: species 'unicorn' is not in classes.txt"):
         read_raw("awa2", tmp_path)

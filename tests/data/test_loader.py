@@ -38,17 +38,6 @@ def test_seed_stage_epoch_and_key_draw_anew(store):
     assert torch.equal(batches(store, request)[0]["x"], first)
 
 
-def test_weak_and_strong_of_one_key_flip_independently(store):
-    rows = np.arange(20)
-    plain = store.read(rows)
-    agree = []
-    for epoch in range(10):
-        batch = batches(store, [[Request("w", rows, WEAK), Request("v", rows, WEAK)]], epoch=epoch)[0]
-        agree.append(((batch["w"] != plain).flatten(1).any(1) == (batch["v"] != plain).flatten(1).any(1)).float().mean())
-    assert 0.3 < float(torch.stack(agree).mean()) < 0.7
-    assert batches(store, [[Request("w", rows, STRONG)]])[0]["w"].shape == plain.shape
-
-
 def test_scoring_gives_every_row_once_in_order(store):
     rows = np.random.default_rng(1).permutation(store.n)[:17]
     parts = list(scoring_batches(store, rows, 5))

@@ -80,3 +80,8 @@ def test_stopped_between_its_renames_a_folder_is_the_earlier_one(tmp_path, monke
     with pytest.raises(KeyError), replacing_folder(place):
         raise KeyError
     assert (place / "a").read_text() == "earlier"
+
+
+def test_a_name_that_is_too_long_is_one_line(tmp_path):
+    with pytest.raises(DataError, match=r"a name in this path is too long"), replacing_folder(tmp_path / ("a" * 250)):
+        pass

@@ -3,8 +3,6 @@
 import itertools
 import json
 import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -67,29 +65,6 @@ def test_evidence_returns_with_its_bits(tiny_set, trained, tmp_path_factory, see
             assert found.dtype == value.dtype and found.tobytes() == value.tobytes(), name
         else:
             assert found == value, name
-
-
-def test_equal_models_are_equal_bytes_in_every_process(tiny_set, trained, tmp_path):
-    script = (
-        "import sys, pathlib, torch; sys.path.insert(0, 'tests'); import tiny\n"
-        "from dicap import models; from dicap.training.loops.warmup import initial_network\n"
-        "folder, split, out = map(pathlib.Path, sys.argv[1:])\n"
-        "e = tiny.open_experiment(folder, split)\n"
-        "models.save_model(initial_network(e), out, settings=e.settings, classes=e.store.classes, stage='s', which='raw')\n"
-    )
-    split, environment = trained / "split.parquet", {"PYTHONHASHSEED": "1", "OMP_WAIT_POLICY": "PASSIVE"}
-    command = [sys.executable, "-c", script, tiny_set, split, tmp_path / "there"]
-    subprocess.run(command, check=True, cwd=tiny.ROOT, env=environment)
-    e, here = tiny.open_experiment(tiny_set, split), tmp_path / "here"
-    save_model(initial_network(e), here, settings=e.settings, classes=e.store.classes, stage="s", which="raw")
-    assert (tmp_path / "there").read_bytes() == here.read_bytes()
-
-
-def test_others_may_read_a_model(model, tiny_experiment, tmp_path):
-    experiment = tiny_experiment()
-    save_model(initial_network(experiment), tmp_path / "x", settings=experiment.settings, classes=CLASSES, stage="t", which="raw")
-    (tmp_path / "y").touch()
-    assert (tmp_path / "x").stat().st_mode == (tmp_path / "y").stat().st_mode
 
 
 def rewritten(*, evidence=True, **changes):

@@ -12,7 +12,6 @@ from training.test_resume import run_all
 
 from dicap import sklearn
 from dicap.calibration.rates import count_bins, estimate_rates
-from dicap.evaluation.evaluate import evaluate
 from dicap.files.artifacts import epoch_file, read_pseudo_labels
 from dicap.files.json_files import read_json
 from dicap.frozen import crossfit
@@ -21,7 +20,6 @@ from dicap.frozen.loops.solved import Problem, entries
 from dicap.frozen.solver import DEFAULT_TOLERANCE
 from dicap.methods import build_method
 from dicap.models import load_model
-from dicap.report.page import _remarks
 
 HOLDOUT = {"method": "dicap", "head": "linear", "linear.solver": "convex", "linear.features": "root", "linear.C": 0.05}
 RECOMMENDED = HOLDOUT | {
@@ -119,18 +117,6 @@ def test_the_estimator_finds_the_same_on_the_same_folds(frozen_experiment, solve
         return
     assert model.choice_ is not None and found["share"] == model.choice_.share
     assert np.allclose([each["evidence"] for each in found["candidates"][1:]], model.choice_.evidence, atol=0.05)
-
-
-def test_metrics_card_and_page_say_what_helped(frozen_experiment, tmp_path):
-    experiment = frozen_experiment(AUTO)
-    place = run_all(experiment, tmp_path)
-    said = read_json(place / "train" / "choice.json")["unlabelled"]
-    result = evaluate(experiment, place / "train" / "model.safetensors", tmp_path / "evaluate")
-    assert said.startswith(("helped", "did not clearly help")) and result["unlabelled"] == said
-    assert f"| unlabelled photographs | {said}" in (tmp_path / "evaluate" / "MODEL_CARD.md").read_text()
-    assert f"Unlabelled photographs {said}." in list(_remarks(result))
-    before = evaluate(experiment, place / "warmup" / "model.safetensors", tmp_path / "warmup_alone")
-    assert "unlabelled" not in before and not any("Unlabelled" in line for line in _remarks(before))
 
 
 def test_a_soft_target_is_the_chance_of_presence():

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 from dicap.calibration.ranks import curve_by_rank
-from dicap.calibration.rates import count_bins, estimate_rates, log_losses
 from dicap.frozen.class_curves import PENALTY, curves_of_classes
 from dicap.frozen.loops.recommended import recorded_rates
 
@@ -26,32 +25,6 @@ def learnt(p, y):
     """Confidences -> rates."""
     curve = curve_by_rank(p.numpy(), y.numpy())
     return lambda p: torch.from_numpy(curve.at(p.numpy()))
-
-
-def test_on_few_images_it_beats_the_papers_bins():
-    p, y, rate = world(4000, 9)
-    errors, losses = {"groups": [], "bins": []}, {"groups": [], "bins": []}
-    for seed in range(8):
-        p_est, y_est, _ = world(20, seed)
-        bins = estimate_rates(*count_bins(p_est, y_est, 20), empty_bin="zero")
-        for key, r in (("groups", learnt(p_est, y_est)(p)), ("bins", bins.at(p))):
-            errors[key].append(float((r - rate).abs().mean()))
-            losses[key].append(float(log_losses(r, y).mean()))
-    assert np.mean(errors["groups"]) < 0.8 * np.mean(errors["bins"])
-    assert np.mean(losses["groups"]) < np.mean(losses["bins"])
-
-
-@pytest.mark.parametrize("label", [0, 1])
-@pytest.mark.parametrize("shape", [(1, 1), (1, 5), (4, 1)])
-def test_one_image_one_class_one_outcome(label, shape):
-    p = torch.full(shape, 0.3)
-    y = torch.full(shape, label)
-    curve = learnt(p, y)
-    r = curve(torch.linspace(0, 1, 50).repeat(shape[1], 1).T)
-    assert (r == label).all(), "of one kind of label it is flat"
-    other = learnt(p, 1 - y)
-    seen, unseen = float(curve(p)[0, 0]), float(other(p)[0, 0])
-    assert (seen > unseen) == bool(label), "what was seen moves the rate its way"
 
 
 def test_the_rate_of_a_bin_is_the_mean_of_its_unlabelled_entries():
@@ -76,11 +49,6 @@ def test_rates_are_probabilities_that_do_not_fall_with_confidence(seed, images, 
     grid = torch.linspace(0, 1, 101, dtype=torch.float64).repeat(3, 1).T
     r = curve(grid)
     assert (r >= 0).all() and (r <= 1).all() and (r.diff(dim=0) >= -1e-12).all()
-
-
-def test_log_loss_by_hand():
-    r, y = torch.tensor([[0.8, 0.0]]), torch.tensor([[1, 1]])
-    assert log_losses(r, y).mean() == pytest.approx(-(np.log(0.8) + np.log(1e-4)) / 2, abs=1e-6)
 
 
 def drawn(n, classes, sharpness, seed):

@@ -13,7 +13,7 @@ from dicap.frozen import solver
 from dicap.frozen.crossfit import out_of_fold
 from dicap.frozen.folds import assign_folds, fold_weights, out_of_fold_scores
 from dicap.frozen.loss_weight import log_losses, logits_out_of_fold
-from dicap.frozen.solver import Solution, rotate, solve
+from dicap.frozen.solver import rotate, solve
 
 TIGHT = 1e-7
 
@@ -148,8 +148,3 @@ def test_the_losses_of_penalties_are_those_of_a_loop_over_folds_and_candidates()
             z[~inside] = alone.logits(x[~inside])[0]
         losses.append((np.logaddexp(0, z) - y * z)[known].mean())
     assert np.allclose(found, losses, atol=1e-5)
-
-
-def test_a_solution_scores_views_in_their_own_type():
-    head = Solution(np.ones((2, 3, 4)), np.zeros((2, 3)), np.zeros((2, 3)), np.zeros((2, 3)), 1)
-    assert head.logits(np.ones((5, 4), np.float32)).dtype == np.float32 and head.logits(np.ones((5, 4))).shape == (2, 5, 3)

@@ -11,7 +11,6 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import get_scorer, log_loss, roc_auc_score
 
-from dicap.frozen.neighbours import principal_components
 from dicap.frozen.solver import solve
 from dicap.sklearn import DiCaPClassifier
 
@@ -150,20 +149,3 @@ def test_where_the_solver_starts_changes_nothing(world, loss_weight, seed):
     start = cold._replace(w=rng.standard_normal(cold.w.shape), b=3 * rng.standard_normal(cold.b.shape))
     warm = solve(x, y, weight=weight, loss_weight=loss_weight, start=start)
     assert np.allclose(warm.logits(x), cold.logits(x), atol=5e-2)
-
-
-@many
-@given(n=st.integers(1, 300), loss_weight=st.floats(1e-4, 10), outcome=st.sampled_from([0, 1]))
-def test_a_class_of_one_outcome_is_counted_in_rows_whatever_the_penalty(n, loss_weight, outcome):
-    x = np.zeros((n, 2))  # nothing but the bias can answer
-    p = 1 / (1 + np.exp(-solve(x, np.full((n, 1), outcome), loss_weight=loss_weight).logits(x)))
-    assert np.allclose(p, (outcome * n + 1) / (n + 2))
-
-
-def test_components_of_few_rows_take_no_matrix_of_all_features(monkeypatch):
-    """The largest matrix that is diagonalised has as many rows as the smaller side of the rows."""
-    sizes, eigh = [], np.linalg.eigh
-    monkeypatch.setattr(np.linalg, "eigh", lambda a: sizes.append(len(a)) or eigh(a))
-    x = np.random.default_rng(0).standard_normal((12, 600)).astype(np.float32)
-    parts = principal_components(x)
-    assert max(sizes) == 12 and np.allclose(parts @ parts.T, x @ x.T, atol=1e-2)

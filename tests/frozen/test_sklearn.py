@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.metrics import average_precision_score
-from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cross_val_score
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -55,20 +55,6 @@ def probabilities(x, y, x_test, **parameters):
 # -- what scikit-learn's checks ask with labels that are none here ------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.int64])
-def test_features_of_any_number_type(dtype):
-    x, y, x_test, _ = world()
-    model = DiCaPClassifier(random_state=0).fit((10 * x).astype(dtype), y)
-    assert model.predict((10 * x_test).astype(dtype)).dtype == np.int64 and model.coef_.shape == (4, 12)
-
-
-def test_a_single_feature_and_lists():
-    x, y, x_test, y_test = world(n=200, labelled=100, features=1, classes=1, seed=2)
-    model = DiCaPClassifier(features="standard", random_state=0).fit(x.tolist(), y.tolist())
-    assert model.predict_proba(x_test.tolist()).shape == y_test.shape
-    assert model.score(x_test, y_test) > y_test.mean()
-
-
 def test_decisions_probabilities_and_chances_agree():
     x, y, x_test, _ = world()
     model = DiCaPClassifier(random_state=0).fit(x, y)
@@ -93,16 +79,6 @@ def test_a_sample_far_from_all_others_is_no_surer_than_was_measured(kind):
 
 
 # -- the rule -----------------------------------------------------------------------------------------------------------
-
-
-def test_the_stated_chance_is_the_share_that_is_right():
-    x, y, x_test, y_test = world(n=600, labelled=200, seed=3, test=2000)
-    model = DiCaPClassifier(random_state=0).fit(x, y)
-    right, chance = (model.predict(x_test) == y_test).ravel(), model.chance(x_test).ravel()
-    assert abs(right.mean() - chance.mean()) < 0.02
-    order = np.argsort(chance)
-    gaps = [abs(right[part].mean() - chance[part].mean()) for part in np.array_split(order, 10)]
-    assert np.mean(gaps) < 0.05
 
 
 # -- unknown entries ----------------------------------------------------------------------------------------------------
@@ -162,12 +138,6 @@ def test_two_labelled_rows_are_enough_and_one_is_not():
         DiCaPClassifier().fit(x, y)
 
 
-def test_one_unlabelled_row_and_fewer_rows_than_neighbours():
-    x, y, x_test, _ = world(n=8, labelled=7)
-    assert np.isfinite(probabilities(x, y, x_test)).all()
-    assert np.isfinite(probabilities(x[:3], y[:3], x_test)).all()
-
-
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -192,16 +162,6 @@ def test_a_feature_that_counts_as_constant_though_it_varies_is_named():
     x[:, 2:4] += [1e7, 1e4]
     with pytest.warns(RuntimeWarning, match=re.escape("X: 1 feature(s), the first in column 2, vary by less")):
         DiCaPClassifier(C=1).fit(x, y)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("C", 0), ("C", "some"), ("features", "roots"), ("pseudo_weight", 1.5), ("neighbours", -1), ("folds", 1)],
-)
-def test_bad_parameters_are_named_with_their_value(name, value):
-    x, y, _, _ = world()
-    with pytest.raises(ValueError, match=f"'{name}' parameter of DiCaPClassifier must be .* Got {value!r} instead"):
-        DiCaPClassifier(**{name: value}).fit(x, y)
 
 
 # -- among scikit-learn's others -----------------------------------------------------------------------------------------
@@ -254,28 +214,6 @@ def test_folds_of_labelled_rows_leave_unlabelled_ones_in_every_training_part():
     for folds in (21, 2.5, "5"):
         with pytest.raises(ValueError, match=f"n_splits: found {folds}, expected 2 to 20, the samples with a known label"):
             next(LabelledKFold(folds).split(None, y))
-
-
-def test_folds_without_labels_are_named_by_scikit_learn_s_warning():
-    x, y, _, _ = world(n=60, labelled=20)
-    with pytest.warns(UserWarning, match=r"cv=dicap\.sklearn\.LabelledKFold\(\)"):
-        cross_val_score(DiCaPClassifier(C=0.1), x, y, cv=KFold(3))
-
-
-@pytest.mark.parametrize("method", ["predict_proba", "decision_function"])
-@pytest.mark.parametrize("classes", [1, 2, 4])
-def test_cross_val_predict_of_complete_labels(method, classes):
-    x, y, cv = world(classes=classes)[0], world(labelled=80, classes=classes)[1], KFold(4)
-    model = DiCaPClassifier(C=0.1, pseudo_weight=0.5, random_state=0)
-    found = cross_val_predict(model, x, y, cv=cv, method=method)
-    for train, test in cv.split(x):
-        assert np.array_equal(found[test], getattr(model.fit(x[train], y[train]), method)(x[test]))
-
-
-def test_a_re_encoded_y_is_named():
-    x, y, _, _ = world()
-    with pytest.raises(ValueError, match="cross_val_predict numbers the values of each column anew"):
-        cross_val_predict(DiCaPClassifier(C=0.1), x, y, cv=KFold(3, shuffle=True, random_state=0), method="predict_proba")
 
 
 def test_no_torch_is_imported():

@@ -55,14 +55,6 @@ def test_a_row_is_compared_with_labelled_only_training_of_its_head_and_budget():
     assert max(len(line) for line in lines if line.startswith("|")) < 130, "readable as it is printed"
 
 
-def test_several_budgets_of_a_method_are_rows_of_their_own_in_order():
-    (table,) = made(run("mld", 6188, [75.0]), run("mld", 780, [70.0]), run("dicap", "", [72.0]), run("mld", SOLVED, [71.0]))
-    shown = [line.split(" | ")[:3] for line in lines_of(table) if line.startswith(("| MLD", "| DiCaP"))]
-    assert [" ".join(parts) for parts in shown] == [
-        "| MLD ML-Decoder 780", "| MLD ML-Decoder 6,188", "| MLD ML-Decoder solved", "| DiCaP ML-Decoder –",
-    ]  # fmt: skip
-
-
 def test_what_was_solved_is_compared_with_what_was_solved():
     (table,) = made(run("bce", SOLVED, [60.0]), run("asl", 1547, [59.0]), run("dicap linear", SOLVED, [61.5]))
     assert table.cells["gain"].dropna().to_dict() == {("dicap linear solved", *DIGITS): 1.5} and table.spec.against == {
@@ -84,15 +76,6 @@ def test_the_published_number_stands_beside_the_longest_run_and_delta_too():
     printed = table.cells["published"].dropna().to_dict()
     assert printed == {("dicap ml_decoder 200", *DIGITS): 83.5, ("d2l linear", *DIGITS): 79.3} and "cap" not in table.rows
     assert table.notes[0].startswith("Delta, digits 5 %: +4.00 (+4.20), DiCaP, ML-Decoder, 200, minus the best other row, MLD")
-
-
-def test_delta_is_to_the_best_row_at_any_budget_both_are_told_and_every_ratio_has_a_table():
-    table, other = made(
-        run("mld", 400, [66.0]), run("cap", 198, [60.0]), run("dicap", 200, [70.0]), run("mld", 20, [65.0], ratio=0.1)
-    )
-    assert (table.columns, other.columns) == ([DIGITS], [("digits", 0.1)])
-    (note,) = table.notes
-    assert note == "Delta, digits 5 %: +4.00, DiCaP, ML-Decoder, 200, minus the best other row, MLD, ML-Decoder, 400."
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**6))

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import tiny
 
-from dicap.errors import DataError
 from dicap.settings import load_settings
 from stages.lab.sweeps import finished as finished_module
 from stages.lab.sweeps.finished import METRICS, finished, revisions, stages_of
@@ -161,12 +160,3 @@ def test_settings_that_are_no_more_are_named(repository, monkeypatch, change, wh
     whole = load_settings(Path("params.yaml")).model_dump(mode="json")
     monkeypatch.setattr(finished_module, "_json", lambda cache, outs, path: whole | change)
     assert finished(everywhere=False) == ([], [f"{git('rev-parse', '--short=7', 'HEAD')}: left out, {why}."])
-
-
-def test_outside_a_repository_is_one_line(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(DataError, match="git rev-parse: not a git repository"):
-        revisions(everywhere=True)
-    subprocess.run(["git", "init", "-q"], check=True)
-    with pytest.raises(DataError, match="nothing is committed yet; git add"):
-        revisions(everywhere=True)

@@ -1,23 +1,17 @@
 """Grids of experiments: expansion, checks, and the ready-made files."""
 
-import math
 from collections import Counter
 from pathlib import Path
 from typing import get_args
 
-import numpy as np
 import pytest
 import tiny
 
 from dicap.errors import SettingsError
-from dicap.lab.budgets import equal_steps
 from dicap.lab.experiments import RECOMMENDED, case_mark, frame_of, row_of
 from dicap.lab.tables import published_numbers, spec_of
-from dicap.methods import build_method
-from dicap.methods.base import Roles
 from dicap.settings import Settings
 from dicap.settings.checks import unread
-from dicap.settings.methods import METHODS
 from dicap.settings.schema import Calibration
 from stages.lab.sweeps.grid import Grid, cells, read_grid
 
@@ -142,46 +136,3 @@ def test_on_every_set_of_the_paper_no_run_of_a_grid_is_left_out_of_its_table(nam
     runs = [facts | {"settings": cell.settings} for cell in ran]
     frame, notes = frame_of(runs, rows)
     assert len(frame) == len(runs) and not notes
-
-
-def test_methods_on_own_photographs_train_heads_alone_the_linear_one_where_there_is_a_choice():
-    plan = read_grid(tiny.ROOT / "experiments" / "photographs.yaml").override({"dataset": ["table"], "data_root": ["photos"]})
-    found = cells(plan, PARAMS)
-    assert {(cell.settings["warmup"]["trainable"], cell.settings["train"]["trainable"]) for cell in found} == {("head", "head")}
-    heads = {cell.settings["method"]: cell.settings["head"] for cell in found}
-    assert heads.pop("mld") == "ml_decoder" and set(heads.values()) == {"linear", "own"}
-
-
-def steps_of(s: Settings, n: int = 4000) -> dict[str, int]:
-    """Optimiser steps of every stage of a run on `n` training images."""
-    order = np.arange(n)
-    n_l = int(s.ratio * n)
-    n_sup = int((1 - s.split.est_fraction) * n_l) if METHODS[s.method].finetunes else n_l
-    roles = Roles(sup=order[:n_sup], est=order[n_sup:n_l], unlabeled=order[n_l:], test=order[:0])
-    method = build_method(s, 15)
-    phases = {"warmup": method.warmup(roles)}
-    if METHODS[s.method].unlabelled:
-        phases["train"] = method.main(roles)
-    found = {}
-    for stage, phase in phases.items():
-        images, batch = (
-            (len(phase.labelled), phase.batch_labelled)
-            if stage == "warmup" and s.method != "pclp"
-            else (len(phase.unlabelled), phase.batch_unlabelled)
-        )
-        found[stage] = phase.epochs * (s.drml.iterations if (stage, s.method) == ("train", "drml") else math.ceil(images / batch))
-    if METHODS[s.method].finetunes:
-        found["finetune"] = s.finetune.epochs * math.ceil(len(roles.est) / s.finetune.batch_size)
-    return found
-
-
-def test_all_methods_of_the_main_grid_have_equal_steps_within_an_epoch():
-    plan = read_grid(tiny.ROOT / "experiments" / "main.yaml").override({"dataset": ["pictograms"], "seed": [1]})
-    totals = {}
-    for cell in cells(plan, PARAMS):
-        settings = Settings.model_validate(cell.settings)
-        totals[settings.method, settings.iat.rule, settings.head] = sum(steps_of(settings).values())
-        assert not settings.solves("warmup") and not settings.solves("train")
-    epoch = 80  # of the longest main stage, PCLP's
-    assert max(totals.values()) - min(totals.values()) < epoch, totals
-    assert all(equal_steps(one, totals["mld", "fixed", "ml_decoder"]) for one in totals.values()), totals

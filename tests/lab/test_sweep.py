@@ -200,11 +200,6 @@ def test_options_reach_the_cells(fake):
     ]
 
 
-def test_what_no_node_has_is_refused_before_anything_is_submitted(fake):
-    result = run("grid.yaml", "--gpus", "2")
-    assert result.exit_code == 1 and "--gpus 2: nobody has them" in result.stderr and not fake.jobs
-
-
 @pytest.mark.parametrize("name", ["grid.yaml", "stages/new.py", "stages/größe $(x).py", "labels/added-1.csv"])
 def test_what_is_not_committed_is_refused(project, fake, name):
     """A clone would not have it: a file that is tracked, new code, and labels that were imported."""
@@ -233,47 +228,6 @@ def test_an_experiment_without_a_result_is_not_overwritten(project, fake):
     git("update-ref", experiment_ref(first.name, rev()), "HEAD")
     result = run("grid.yaml")
     assert result.exit_code == 1 and f"dvc exp remove {first.name}" in result.stderr and not fake.jobs
-
-
-def test_ctrl_c_ends_the_cells_or_leaves_them_as_the_engine_does(fake, monkeypatch):
-    closed = []
-
-    def interrupted(jobs):
-        try:
-            yield jobs[0].name, None
-        finally:
-            closed.append(True)
-
-    def stopped(ends, **_):
-        yield next(iter(ends))
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(fake, "run", interrupted)
-    monkeypatch.setattr("dicap.machine.progress.progress", stopped)
-    result = run("grid.yaml")
-    assert result.exit_code == 1 and closed and "goes on from where the cells were" in result.stderr
-    fake.outlives = True
-    result = run("grid.yaml")
-    assert result.exit_code == 1 and "squeue --me" in result.stderr
-
-
-def test_the_table_that_shows_a_sweep_is_named_with_its_options(project, fake):
-    result = run("grid.yaml", "-S", "seed=5", "-S", "train.epochs=3", "-S", "method=mld,dicap")
-    assert "dicap-stage table main --grid grid.yaml -S train.epochs=3\n" in result.stdout
-
-
-@pytest.mark.parametrize(
-    ("options", "line"),
-    [
-        (["sed=1"], "did you mean seed?"),
-        (["seed=1,"], "expected SETTING=VALUE"),
-        (["ratio=7"], "ratio"),
-        (["dataset=digits"], "dataset has values already"),
-    ],
-)
-def test_a_bad_option_is_refused_before_anything_is_submitted(fake, options, line):
-    result = run("grid.yaml", "--dataset", "pictograms", *(part for option in options for part in ("-S", option)))
-    assert result.exit_code == 2 and line in result.stderr and not fake.asked
 
 
 @pytest.mark.parametrize(

@@ -102,18 +102,6 @@ def test_table_main(project, dvc):
     assert "| DiCaP | ML-Decoder | 9,000 | 70.00 ± 0.00 |" in lines and not any(line.startswith("| MLD") for line in lines)
 
 
-def test_other_tables(project, dvc):
-    flat = PARAMS | DTH | {"calibration": {"policy": "uniform"}}
-    dvc(revision("dth", PARAMS | DTH, 45.0), revision("flat", flat, 44.0))
-    for kind, expected in {
-        "ablation": {"| + DTH | 45.00 |", "| + FTE | **50.00** |"},
-        "weighting": {"| Uniform | 44.00 | -1.00 |", "| Estimated (ours) | **45.00** | |"},
-    }.items():
-        assert expected <= set(printed(CliRunner().invoke(main, ["table", kind])))
-        told = json.loads(CliRunner().invoke(main, ["--json", "table", kind]).stdout)
-        assert told["written"] == [f"tables/{kind}.md", f"tables/{kind}.csv"]
-
-
 def test_readings_are_compared_with_the_first_one_seed_by_seed(project, dvc):
     """Runs belong to a case by all their settings but seed and ratio; others are not shown."""
     (project / "experiments").unlink()
@@ -156,35 +144,13 @@ def test_each_panel_is_drawn_by_its_number(project, dvc, tmp_path_factory):
     assert result.exit_code == 0 and (project / "one" / "figure1c.pdf").exists(), result.output
 
 
-def test_a_figure_s_curves_have_one_budget(project, dvc, tmp_path_factory):
-    """A run of two epochs does not stand beside one of the published number."""
-    runs = {name: synthetic.write_run(tmp_path_factory.mktemp(name), epochs=1) for name in ("main", "more", "short")}
-    short = revision("short", PARAMS | {"ratio": 0.2, "train": {"epochs": 2}}, 60.0)
-    dvc(revision("more", PARAMS | {"ratio": 0.1}, 60.0), short, runs=runs)
-    result = CliRunner().invoke(main, ["figures", "1b", "--seed", "2"])
-    assert "Not shown: 1 run with settings that no cell of the table's grids has." in result.output
-    assert "there are ratios 0.05, 0.1;" in CliRunner().invoke(main, ["figures", "3", "--ratio", "0.2"]).output
-
-
-@pytest.mark.parametrize(
-    ("change", "words"), [("train.batch_size=32,64", "has several values"), ("seed=1", "every ratio and seed")]
-)
-def test_a_setting_that_chooses_no_runs_is_refused(project, dvc, change, words):
-    dvc()
-    result = CliRunner().invoke(main, ["table", "main", "-S", change])
-    assert result.exit_code == 2 and f"-S {change.split('=')[0]}: " in result.output and words in result.output
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["table", "main", "--dataset", "voc2012"], "no finished run"),
         (["table", "weighting"], "no finished run belongs to it"),
-        (["table", "cost"], "no finished run has a number for it"),
-        (["figures", "1c", "--seed", "9"], "seed 9"),
         (["figures", "1b"], "two labelled ratios with seed 1; there are ratios 0.05"),
         (["figures", "1a"], "calibration.policy labeled"),
-        (["figures", "1d"], "experiments/weighting.yaml"),
         (["figures", "1d", "--run", "artifacts"], "several runs"),
         (["figures", "3", "--run", "nowhere"], "no epoch"),
     ],

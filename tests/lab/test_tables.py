@@ -6,7 +6,7 @@ import re
 
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dicap.lab import tables
@@ -38,6 +38,7 @@ def table():
     return collect(frame, MAIN, published_numbers(MAIN))
 
 
+@settings(max_examples=30)
 @given(st.dictionaries(st.sampled_from(["mld", "cap", "topk", "dicap"]), st.lists(st.integers(500, 999), min_size=1, max_size=4)))
 def test_a_table_against_pythons_own_statistics(scores):
     from statistics import mean, stdev
@@ -68,38 +69,12 @@ def test_markdown_and_delta_against_the_best_other_of_each_side(table):
     assert "over 3 seeds" in lines[-2]
 
 
-def test_csv(table):
-    rows = written(table)
-    assert rows["dicap"]["mean"] == "81" and [rows[row]["best"] for row in ("dicap", "cap")] == ["True", "False"]
-    assert rows["d2l"]["mean"] == "" and rows["d2l"]["published"] == "79.26"
-
-
 def test_fewer_seeds_are_marked_and_one_run_has_no_deviation_and_is_no_best():
     text = "\n".join(lines_of(collect(runs(mld=[70.0, 72.0], dicap=[80.0]), MAIN)))
     assert "Delta, voc2012 5 %: +10.00, DiCaP, minus the best other row, MLD." in text, "of the seed that both have"
     assert "| DiCaP | **80.00 [1]** |" in text and "square brackets" in text
     text = "\n".join(lines_of(collect(runs(dicap=[80.0]), MAIN)))
     assert "| DiCaP | 80.00 |" in text and "One seed" in text and "Delta" not in text
-
-
-def test_less_is_better_where_it_is():
-    spec = spec_of("cost")[0]
-    frame = runs(d2l=[50.0], dicap=[60.0]).assign(minutes_per_epoch=[2.5, 1.5])
-    lines = lines_of(collect(frame, spec, published_numbers(spec)))
-    assert "| DiCaP | **1.50** (1.47) |" in lines and "| D2L | 2.50 (1.85) |" in lines
-
-
-def test_columns_are_what_was_run_and_other_data_has_no_published_number():
-    frame = runs(mld=[70.0], dicap=[80.0])
-    frame = pd.concat([frame, frame.assign(dataset="digits", ratio=0.1), frame.assign(ratio=0.3)])
-    table = collect(frame, MAIN, published_numbers(MAIN))
-    assert table.columns == [("digits", 0.1), VOC, ("voc2012", 0.3)]
-    assert table.cells["published"].notna().groupby(level=["dataset", "ratio"]).any().tolist() == [False, True, False]
-
-
-def test_no_run_at_all():
-    table = collect(runs(), MAIN)
-    assert table.columns == [] == table.rows and len(tables.to_csv(table).splitlines()) == 1
 
 
 def test_rows_are_compared_seed_by_seed():

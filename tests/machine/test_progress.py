@@ -25,17 +25,6 @@ def test_a_bar_of_work_that_fails_is_closed_before_the_error_is_told(monkeypatch
         assert stream.getvalue() == written
 
 
-def test_a_bar_left_behind_writes_to_no_later_stream(monkeypatch):
-    first, later = io.StringIO(), io.StringIO()
-    monkeypatch.setattr(sys, "stderr", first)
-    bar = progress(range(3), desc="work")
-    assert next(bar) == 0
-    monkeypatch.setattr(sys, "stderr", later)
-    del bar
-    gc.collect()
-    assert "work:" in first.getvalue() and later.getvalue() == ""
-
-
 def test_in_a_log_short_work_is_one_line(monkeypatch):
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)

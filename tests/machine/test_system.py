@@ -1,7 +1,6 @@
 """Cores, parents and freed memory, as the operating system tells and is told (dicap.machine.processes)."""
 
 import os
-import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -34,18 +33,3 @@ def test_a_process_ends_with_its_parent(tmp_path):
     process.kill()
     process.wait()
     tiny.wait_until((tmp_path / "ended").exists)
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told")
-def test_freed_memory_is_kept_once_that_was_said():
-    script = """
-import resource, sys
-from dicap.machine.processes import keep_freed_memory
-assert sys.argv[1] == "returned" or keep_freed_memory()
-for _ in range(20):
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    bytearray(50_000_000)[::4096] = bytes(12_208)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-"""
-    faults = {which: int(subprocess.check_output([sys.executable, "-c", script, which])) for which in ("returned", "kept")}
-    assert faults["kept"] < 100 < 5_000 < faults["returned"], "pages of the last block asked for"

@@ -73,7 +73,7 @@ def test_four_updates_each_minimise_their_loss_by_their_parameter_group_alone(me
         assert changed == moved[name]
         seen.append(name)
 
-    step(tiny.Updates(update), method, network.head, batch)
+    step(tiny.updates(update), method, network.head, batch)
     assert seen == ["joint", "disagree", "agree", "relation"]
     assert {name: o.param_groups[0]["lr"] for name, o in optimisation.optimisers.items()} == {
         "joint": s.lr_joint, "disagree": s.lr_disagree, "agree": s.lr_agree, "relation": s.lr_relation,

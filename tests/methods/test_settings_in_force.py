@@ -87,12 +87,6 @@ def test_every_method_of_the_paper_s_table_has_a_row_for_every_set():
     assert sorted((dataset, method) for dataset, method, _ in ROWS) == sorted(published)
 
 
-def test_what_is_passed_on_may_be_set_for_every_method():
-    changes = {"dataset": "nuswide", "data_root": "/nowhere", "method": "cap", "warmup.passes_on": "raw"}
-    found = resolve_values(nested(VALUES, changes), ROOT / "params.yaml")
-    assert found.settings.warmup.passes_on == "raw" and found.origins["warmup.passes_on"] == "params.yaml"
-
-
 def test_features_of_the_pretrained_network_are_normalised_as_it_was_trained_unless_set():
     def normalize(**changes):
         changes = {"dataset": "voc2012", "data_root": "/nowhere", "method": "drml"} | changes

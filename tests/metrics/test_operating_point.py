@@ -85,25 +85,20 @@ def results(answer, labels, **changes):
     return of_answers(np.array(answer), np.array(labels)) | {"n_test": 500, "f1_best": 0.9} | changes
 
 
-def test_a_model_that_never_says_yes_is_told():
-    found = results([[0, 0], [0, -1]] * 10, [[1, 0], [0, 0]] * 10)
-    (line,) = of_results(found, 500, 100, [50, 50])
-    assert "never says yes in 40 entries, 10 of them positive" in line and "right in 75.0%" in line
+NEVER, CHANCE = ([[0, 0], [0, -1]] * 10, [[1, 0], [0, 0]] * 10), ([[1, 1], [1, 1]], [[1, 0], [0, 0]])
+SAID = [
+    (NEVER, (500, 100, [50, 50]), ["never says yes in 40 entries, 10 of them positive", "right in 75.0%"]),
+    (([[1, 0]], [[1, 0]]), (3, 1, [3, 40]), ["learnt from 3 images", "on 1 image only", "1 of 2 classes have fewer than 5"]),
+    (CHANCE, (500, 100, [50, 50]), ["no more often than by chance", "always saying yes"]),
+]
 
 
-def test_little_data_is_told_and_much_is_not():
-    found = results([[1, 0]], [[1, 0]], n_test=12)
-    said = "\n".join(of_results(found, 3, 1, [3, 40]))
-    assert "learnt from 3 images" in said and "measured on 1 image only" in said and "scored on 12 images only" in said
-    assert "1 of 2 classes have fewer than 5" in said
-    assert of_results(results([[1, 0]], [[1, 0]]), 300, 100, [40, 40]) == []
+@pytest.mark.parametrize(("answers", "sizes", "words"), SAID, ids=["never yes", "little data", "by chance"])
+def test_results_that_mean_little_are_told(answers, sizes, words):
+    said = " ".join(of_results(results(*answers, f1_best=0.1), *sizes))
+    assert all(word in said for word in words), said
+    assert of_results(results([[1, 0]], [[1, 0]]), 300, 100, [40, 40]) == [], "of much data nothing"
     assert list(of_chance(None)) == [] and list(of_chance(29)) != [] and list(of_chance(30)) == []
-
-
-def test_answers_no_better_than_chance_are_told():
-    found = results([[1, 1], [1, 1]], [[1, 0], [0, 0]], f1_best=0.1)
-    said = of_results(found, 500, 100, [50, 50])
-    assert any("no more often than by chance" in line for line in said) and any("always saying yes" in line for line in said)
 
 
 def test_reliability_against_a_loop():

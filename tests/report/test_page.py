@@ -209,21 +209,6 @@ def test_a_score_that_few_test_images_raise_is_nowhere_shown_alone(tmp_path):
         assert any("is corrected" in line for line in _remarks(within | {"n_test": 9})) == ("about" in begins)
 
 
-@pytest.mark.parametrize(
-    ("steps", "line"),
-    [
-        ((600, 1120, 40), "Optimiser steps: warm-up 600, main stage 1,120, fine-tuning 40."),
-        ((780, 0, 0), "Optimiser steps: warm-up 780."),
-        ((None, None, 40), "Optimiser steps: warm-up solved, main stage solved, fine-tuning 40."),
-    ],
-)
-def test_the_steps_of_every_stage_are_told(steps, line):
-    counts = dict(zip(("steps_warmup", "steps_train", "steps_finetune"), steps, strict=True))
-    total = None if None in steps else sum(steps)
-    assert line in list(_remarks(counts | {"steps": total}))
-    assert not any("steps" in line for line in _remarks({}))
-
-
 def test_a_head_that_was_solved_has_no_curves_of_one_epoch(tmp_path):
     run = synthetic.write_run(tmp_path / "artifacts", epochs=1)
     for stage in ("warmup", "train", "finetune"):
@@ -253,12 +238,3 @@ def test_where_no_label_is_withheld_nothing_is_called_held_out(tmp_path):
     assert "each scored by a head that never saw its image, at each confidence" in captions
     (sup, est, *_), _ = told(method="asl")
     assert sup == est == "labelled, trained on"
-
-
-def test_epochs_count_from_0_on_every_axis(tmp_path):
-    found = evidence.gather(synthetic.write_run(tmp_path / "artifacts", pseudo=False))
-    for draw in (learning.scores, learning.losses):
-        (ax,) = draw(found.history).axes
-        shown = [label.get_text() for label in ax.get_xticklabels()]
-        assert shown == [*"012", *"012345", *"01"], "warm-up, main stage, fine-tuning"
-        assert list(ax.get_xticks()) == list(found.history["position"])

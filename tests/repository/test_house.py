@@ -25,12 +25,3 @@ def test_no_file_names_a_package_index_or_a_place_on_somebodys_machine():
         text = path.read_text(encoding="utf-8", errors="replace")
         found += [f"{path.relative_to(ROOT)}: {hit.group()}" for hit in addresses.finditer(text)]
     assert not found
-
-
-def test_what_the_pipeline_makes_is_ignored_and_untracked():
-    names = [path.relative_to(ROOT).parts[0] for path in tracked()]
-    assert not {"artifacts", ".dicap"} & set(names)
-    assert [name for name in tiny.listed() if name.startswith("data/")] == ["data/none", "data/raw/README.md"]
-    lines = (ROOT / ".gitignore").read_text().split()
-    assert {"/data/converted/", "/artifacts/", "/.dicap/", "__pycache__/"} <= set(lines)
-    assert "__pycache__/" in (ROOT / ".dvcignore").read_text().split()

@@ -178,6 +178,7 @@ def test_what_one_clone_pushes_another_pulls(clone, tmp_path):
     assert other.ran(other.run("dvc", "repro")) == []
 
 
+@pytest.mark.slow
 def test_photographs_that_dvc_tracks_and_links_are_photographs(clone):
     """Of the same photographs at another place nothing is computed again, and a run in a folder of its own finds them."""
     shutil.copytree(clone.params()["data_root"], clone.folder / "data/raw/photos")
@@ -274,6 +275,7 @@ def test_a_queued_experiment_runs_the_code_that_was_queued(clone):
     assert "edited later" not in output and "queued" in clone.run("dvc", "exp", "list")
 
 
+@pytest.mark.slow
 def test_a_sweep_runs_what_is_missing_and_a_failure_does_not_stop_it(clone):
     (clone.folder / "grid.yaml").write_text(
         "table: main\nsettings: {warmup.epochs: 1, train.epochs: 1, finetune.epochs: 1}\n"

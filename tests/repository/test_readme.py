@@ -48,6 +48,7 @@ def test_make_knows_what_the_readme_names(target):
 
 
 @pytest.mark.pipeline
+@pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_commands_run_in_order(tmp_path):
     _, run = clone(tmp_path)

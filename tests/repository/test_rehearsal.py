@@ -13,7 +13,7 @@ from dicap.data.labels import read_labels
 from dicap.data.sources import read_raw
 from repository.test_pipeline import checkout
 
-CLASSES = {"voc2012": 20, "coco2014": 80, "nuswide": 81, "awa2": 85}
+CLASSES = {"voc2012": 20, "nuswide": 81, "awa2": 85}
 
 
 @pytest.mark.parametrize("dataset", ARCHIVES)

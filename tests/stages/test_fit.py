@@ -94,17 +94,6 @@ def test_bad_input_is_one_error(arguments, error, words, tmp_path, monkeypatch):
         dicap.fit("empty", cache="empty/cache")
 
 
-def test_a_wrong_setting_is_named(raw_photos, tmp_path):
-    with pytest.raises(SettingsError, match=r"ratio: found 'much'"):
-        dicap.fit(raw_photos, settings=tiny.SMALL | {"ratio": "much"}, cache=tmp_path)
-    frame = pd.read_csv(raw_photos / "labels.csv", keep_default_na=False)
-    frame["labels"] = frame["labels"].str.replace(";", ",")
-    with pytest.raises(DataError, match=r"own\.separator ','"):
-        dicap.fit(raw_photos, frame, cache=tmp_path)
-    with pytest.raises(SettingsError, match="ratoi is not a setting; did you mean ratio"):
-        dicap.fit(raw_photos, frame, settings={"ratoi": 0.5, "own.separator": ","}, cache=tmp_path)
-
-
 def test_the_notebook_runs(raw_photos, tmp_path, monkeypatch, capsys):
     cells = json.loads((tiny.ROOT / "docs" / "photographs.ipynb").read_text())["cells"]
     monkeypatch.chdir(tmp_path)

@@ -11,15 +11,6 @@ import tiny
 from PIL import Image
 
 
-def test_the_report_of_a_solved_head_says_what_a_yes_is_worth(bare_project, raw_photos):
-    solved = {"head": "linear", "warmup.trainable": "head", "train.trainable": "head", "linear.solver": "convex", "ratio": 1.0}
-    bare_project.set(tiny.CHANGES | solved | {"protocol": "recommended", "data_root": str(raw_photos)})
-    for stage in ("convert", "features", "split", "warmup", "train", "finetune", "evaluate"):
-        bare_project.done(stage)
-    bare_project.done("report")
-    assert "yes right, %" in Path("artifacts/report/index.html").read_text()
-
-
 def test_count_corrects_what_predict_says(project):
     """The count is between the labels' share and what the chances add up to; the project's own images are the default."""
     tiny.photographs(project.folder / "photos", {"test": 12})
@@ -158,32 +149,6 @@ def test_features_depend_on_the_test_split(bare_project, raw_photos, tmp_path):
     assert found.read_text() != before
 
 
-def test_quiet_says_nothing_and_json_says_one_object(project):
-    assert project.done("--quiet", "suggest", "--count", "2") == ""
-    answer = json.loads(project.done("--json", "suggest", "--count", "2"))
-    assert answer["command"] == "suggest" and answer["of"] == 8  # not the 14 whose labels the ratio hides
-
-
-def test_a_filled_list_comes_back_from_a_spreadsheet(project):
-    """Semicolons between columns, a byte order mark, other capitals in the heads; a comma between classes is a question."""
-    text = 'Image ;Labels;Look At\nunlabeled-000.png;"blue;red";gemäß\nunlabeled-001.png;-;\nunlabeled-002.png;;\n'
-    (project.folder / "filled.csv").write_bytes(text.replace("blue;red", "blue, red").encode("utf-8-sig"))
-    assert "is 'blue, red' one class or several? Write `;`" in project.refused("import-labels", "filled.csv")[1]
-    (project.folder / "filled.csv").write_bytes(text.encode("utf-8-sig"))
-    project.done("import-labels", "filled.csv")
-    (added,) = (project.folder / "labels").iterdir()
-    assert given_in(added) == ["image,labels", "unlabeled-000.png,blue;red", "unlabeled-001.png,-"]
-
-
-def test_suggest_offers_nothing_that_is_labelled(project):
-    photos = tiny.photographs(project.folder / "photos", {"train": 28, "test": 12})
-    project.set({"data_root": str(photos)})
-    for stage in ("convert", "split"):
-        project.done(stage)
-    _, line = project.refused("suggest")
-    assert "every image is labelled already" in line and "hides the labels of" in line and "--unlabeled" in line
-
-
 def test_doctor_says_what_it_found(project):
     facts = json.loads(project.done("--json", "doctor"))
     assert facts["images"]["train"] == 28 and facts["duplicates"] == []
@@ -194,40 +159,3 @@ def test_doctor_says_what_it_found(project):
     project.done("convert")
     assert "duplicate: test test-001.png = train train-003.png" in project.done("doctor")
     assert project.run("doctor", "--strict")[0] == 1
-
-
-def test_init_data_names_no_run_that_must_fail(project, tmp_path):
-    photos = tiny.photographs(tmp_path / "mine", {"train": 20, "test": 8})
-    (photos / "train-018.png").write_text("<html>")
-    (photos / "train-019.png").unlink()
-    out = project.done("init-data", photos)
-    assert "1 of 28 images cannot be read (3.6%); the first: train-018.png: not an image" in out
-    assert "1 of 28 images are missing (3.6%); the first: train-019.png" in out
-    assert "set convert.max_rejected to 0.09" in out and out.rstrip().splitlines()[-1] != "  dvc repro"
-
-
-def test_a_class_that_every_photograph_shows_is_said_first(project, tmp_path):
-    photos = tiny.photographs(tmp_path / "my photos", {"train": 20, "test": 8})
-    more = tiny.photographs(tmp_path / "more", {"unlabeled": 3})
-    rows = [row[:2] for row in csv.reader((photos / "labels.csv").open())]
-    for names, words in ((["car"], "shows car, so nothing can be learnt"), (["car", "dog"], "so nothing of it can be learnt")):
-        lines = [f"{image},{split},{names[0]};{names[k % len(names)]}" for k, (image, split) in enumerate(rows[1:])]
-        (photos / "labels.csv").write_text("\n".join(["image,split,labels", *lines]))
-        out = project.done("init-data", photos, "--unlabeled", more, "--separator", ";", "--dry-run")
-        (first, *_) = [line for line in out.splitlines() if line.startswith("problem: ")]
-        assert words in first
-        assert ("add photographs without car" in out) == (len(names) == 1)
-
-
-def test_three_images_are_called_what_they_are(project):
-    photos = tiny.photographs(project.folder / "photos", {"train": 3, "test": 4, "unlabeled": 6})
-    project.set({"data_root": str(photos), "ratio": 1.0, "split.est_fraction": 0.34})
-    for stage in ("convert", "split", "warmup", "pseudo-label", "train", "finetune"):
-        project.done(stage)
-    _, _, errors = project.run("evaluate")
-    for words in ("learnt from 3 images", "measured on 2 images only", "scored on 4 images only"):
-        assert words in errors and words in (project.folder / "artifacts/evaluate/MODEL_CARD.md").read_text()
-    project.done("report")
-    assert "learnt from 3 images" in (project.folder / "artifacts/report/index.html").read_text()
-    _, _, errors = project.run("predict", "artifacts/finetune", "photos/test-000.png", "--out", "p.csv")
-    assert "Warning: the chance to be right was measured on 2 images only: take it as a guess" in errors

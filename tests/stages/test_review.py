@@ -7,9 +7,6 @@ import re
 import shutil
 
 import pandas as pd
-import pytest
-
-from dicap.files.artifacts import write_split
 
 
 def batch_of(page):
@@ -30,12 +27,6 @@ def test_suggest_writes_a_page_beside_its_list(project):
     assert [item["id"] for item in batch["items"]] == [row["image"] for row in rows]
     for item, row in zip(batch["items"], rows, strict=True):
         assert ";".join(batch["classes"][c] for c in item["on"]) == row["model_says"]
-
-
-def test_photographs_that_were_moved_are_shown_as_they_were_converted(project, tmp_path):
-    project.set({"data_root": str(tmp_path / "gone")})
-    project.done("suggest", "--count", "2")
-    assert len(batch_of(project.folder / "suggest" / "index.html")["items"]) == 2
 
 
 def test_review_ranks_what_was_not_trained_on_and_import_says_what_changes(project):
@@ -75,14 +66,3 @@ def test_a_frozen_backbone_is_not_asked_again(project, monkeypatch):
     shutil.rmtree("artifacts/features")
     _, line = project.refused("review")
     assert "dvc repro features" in line
-
-
-@pytest.mark.parametrize("command", ["suggest", "review"])
-def test_roles_of_other_images_are_refused(project, command):
-    """As after `dicap-stage convert` alone: as many images, others."""
-    path = project.folder / "artifacts/split/split.parquet"
-    frame = pd.read_parquet(path)
-    write_split([f"another {name}" for name in frame["id"]], frame["role"].tolist(), path)
-    assert "made for another data set" in project.refused(command)[1]
-    write_split(frame["id"].tolist()[1:], frame["role"].tolist()[1:], path)
-    assert "made for another data set" in project.refused(command)[1]

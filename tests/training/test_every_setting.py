@@ -35,7 +35,7 @@ LOOPS = {
     "over D_unsup": {"warmup.over": "unlabelled"},
     "bank, linear": tiny.FROZEN | {"head": "linear"},
     "matched": tiny.FROZEN | {"method": "iat", "iat.rule": "matched"},
-    "warmed": {"method": "drml", "drml.features": "warmup", "drml.select": "distance"},
+    "warmed": {"method": "drml", "drml.features": "warmup", "drml.select": "distance", "drml.iterations": 1},
     "own rates": {"method": "bbam", "bbam.lr": 1e-3, "bbam.batch_size": 8, "bbam.balance": False},
     "own batches": tiny.FROZEN
     | {"method": "pclp", "pclp.prior": "none", "pclp.epochs": 1, "pclp.batch_size": 8, "pclp.batch_labelled": 2},
@@ -112,7 +112,12 @@ def looked_at(monkeypatch):
     return looked
 
 
-@pytest.mark.parametrize("name", LOOPS)
+# Of whole networks here those whose loops are not above.
+OFTEN = [name for name in LOOPS if not name.endswith(", whole") or name.startswith(("dicap", "cap", "d2l", "mld"))]
+SLOWLY = [pytest.param(name, marks=pytest.mark.slow) for name in LOOPS if name not in OFTEN]
+
+
+@pytest.mark.parametrize("name", [*OFTEN, *SLOWLY])
 def test_what_is_told_to_be_unread_changes_nothing(tiny_set, bank, tmp_path, looked_at, name):
     """All other values of all the keys that are doubted, a few runs: the n-th other value of every key at once."""
     s = loop(name)
@@ -137,7 +142,7 @@ def test_the_stage_of_features_depends_on_all_that_is_looked_at_for_them(tiny_se
     assert looked <= {key for name, value in settings_of("features", s).items() for key, _ in flatten({name: value})}
 
 
-WALKED = (
+WALKED = [
     "warmup",
     "train",
     "finetune",
@@ -149,7 +154,8 @@ WALKED = (
     "linear",
     "augment",
     "cap",
-)
+]
+FEW = pytest.param("dicap, whole", ["thresholds", "warmup.over", "train.pseudo_weight"], marks=pytest.mark.slow)
 ELSEWHERE = {
     "calibration.bins": "counts of a record",
     "augment.flip": "by the stage of features",
@@ -158,10 +164,7 @@ ELSEWHERE = {
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "walked"),
-    [("cross-fitted", WALKED), ("bce", WALKED), ("dicap, whole", ["thresholds", "warmup.over", "train.pseudo_weight"])],
-)
+@pytest.mark.parametrize(("name", "walked"), [("cross-fitted", WALKED), ("bce", WALKED), FEW])
 def test_what_is_not_told_to_be_unread_changes_a_result(tiny_set, bank, tmp_path, name, walked):
     s = loop(name)
     runs = Runs(tiny_set, bank, tmp_path)

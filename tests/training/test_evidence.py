@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dicap.calibration.evidence import Evidence
-from dicap.calibration.ranks import curve_by_rank
 from dicap.calibration.thresholds import dual_thresholds
 from dicap.evaluation.answers import Answers
 from dicap.methods import rules
@@ -102,13 +101,3 @@ def test_the_new_network_is_asked_on_unlabelled_images_alone():
     evidence = Evidence.of_scores(np.ones(3), "drawn", before[:5].numpy(), y)
     found = carried_over(evidence, experiment, before, stage="finetune", where="before", most=50)(experiment, after)  # type: ignore[arg-type]
     assert np.abs(found.p - before[:5].numpy() ** 2).max() < 0.05 and found.note.endswith("carried over on 50 unlabelled images")
-
-
-def test_carried_scores_tell_the_chance_at_the_new_confidences():
-    """A network that became twice as sure of the same images: chances must follow, without labels."""
-    rng = np.random.default_rng(0)
-    x, other = rng.normal(-1, 2, (3000, 10)), rng.normal(-1, 2, (2000, 10))
-    y = (rng.random(x.shape) < 1 / (1 + np.exp(-x))).astype(np.int8)
-    p, before, after = (1 / (1 + np.exp(-z)) for z in (x, other, 2 * other))
-    curve = curve_by_rank(at_equal_rank(p, before, after), y)
-    assert np.abs(curve.at(after) - before).mean() < 0.02

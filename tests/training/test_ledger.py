@@ -1,22 +1,17 @@
 """The ledger: norms of gradients against autograd term by term, the same run with it and without, and what it says once."""
 
-import json
 import math
-import runpy
 from contextlib import suppress
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 import tiny
 import torch
-from gpu.test_pretended import SMALL
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dicap.errors import Stopped
-from dicap.machine.runtime import Runtime
 from dicap.metrics import ledger
 from dicap.settings.methods import METHODS
 from dicap.training.optimisation import Optimisation
@@ -31,7 +26,7 @@ RUNS = {  # the terms of the loss by stage
     "dicap": (WCL, {"warmup": ("sup", "con"), "train": ("sup", "pseudo", "con")}),
     "dicap, two rates": (WCL | {"train.backbone_lr": 1e-4}, {"train": ("sup", "pseudo", "con")}),
     "without contrast": ({"warmup.wcl": False, "contrastive.enabled": False}, {"warmup": (), "train": ("sup", "pseudo")}),
-    **{name: ({"method": name}, {"warmup": (), "train": ("sup", "pseudo")}) for name in ("cap", "bbam", "d2l")},
+    "d2l": ({"method": "d2l"}, {"warmup": (), "train": ("sup", "pseudo")}),
     "pclp": ({"method": "pclp"}, {"warmup": (), "train": ("sup", "pseudo")}),
     "drml": ({"method": "drml"}, {"train": ()}),
 }
@@ -79,10 +74,9 @@ def test_each_epoch_has_the_norms_of_its_first_batch(tiny_experiment, tmp_path, 
             assert history[column].dropna().tolist() == pytest.approx(slowly, rel=1e-4) and min(slowly) > 0, column
 
 
-@pytest.mark.parametrize(("name", "amp"), [("dicap", None), ("dicap", torch.bfloat16), ("dicap", torch.float16), ("d2l", None)])
-def test_a_run_with_it_is_a_run_without_it(tiny_experiment, tmp_path, monkeypatch, name, amp):
-    changes = RUNS[name][0] | ({} if amp is None else SMALL)  # half precision is slow on a processor
-    experiment, both = replace(opened(tiny_experiment, changes), runtime=Runtime(CPU, amp, 0)), []
+@pytest.mark.parametrize("name", ["dicap", "d2l"])
+def test_a_run_with_it_is_a_run_without_it(tiny_experiment, tmp_path, monkeypatch, name):
+    experiment, both = opened(tiny_experiment, RUNS[name][0]), []
     for place in (tmp_path / "with", tmp_path / "without"):
         tiny.run_stages([(stage, experiment) for stage in ("warmup", "train")], place)
         both.append([models(place / stage) for stage in ("warmup", "train")])
@@ -104,19 +98,7 @@ def test_in_float16_the_norm_is_that_of_the_gradient_without_its_scale():
     assert all(p.grad is None for p in network.parameters())
 
 
-@pytest.mark.parametrize("factor", [1e-3, 7.0])
-def test_a_coefficient_scales_its_term_alone(tiny_experiment, trained, tmp_path, factor):
-    rows = []
-    for coefficient in (0.5, 0.5 * factor):
-        experiment = tiny_experiment({"contrastive.coefficient": coefficient, "train.epochs": 1})
-        out = tiny.run_stage(experiment, "train", trained / "warmup" / "model.safetensors", tmp_path / str(coefficient))
-        rows.append(pd.read_csv(out / "history.csv").iloc[0])
-    assert rows[1]["grad_con"] == pytest.approx(factor * rows[0]["grad_con"], rel=1e-4)
-    assert rows[1][["grad_sup", "grad_pseudo"]].tolist() == rows[0][["grad_sup", "grad_pseudo"]].tolist()
-
-
-@pytest.mark.parametrize("coefficient", [1e-7, 1.0])
-@pytest.mark.parametrize("stops", [10**6, 2], ids=["undisturbed", "stopped"])
+@pytest.mark.parametrize(("coefficient", "stops"), [(1e-7, 2), (1.0, 10**6)], ids=["hardly, stopped", "well, undisturbed"])
 def test_a_term_that_hardly_acts_is_said_once_in_a_stage(tiny_experiment, tmp_path, coefficient, stops):
     experiment, source = tiny_experiment(WCL | {"contrastive.coefficient": coefficient}), None
     for stage in ("warmup", "train"):
@@ -150,16 +132,3 @@ def test_shares_add_up_to_one_and_know_no_unit(row, factor):
 def test_of_no_gradient_at_all_there_are_no_shares():
     assert ledger.shares({"grad_sup": 0.0, "grad_con": 0.0}) == {} == ledger.shares({"epoch": np.nan})
     assert ledger.shares({"grad_sup": 2.0, "grad_con": 0.0}) == {"sup": 1, "con": 0}
-
-
-def test_the_ledger_of_a_finished_run_has_its_rows_and_mean_thresholds(trained, monkeypatch):
-    monkeypatch.syspath_prepend(tiny.ROOT / "benchmarks")
-    found = runpy.run_path(str(tiny.ROOT / "benchmarks" / "runs.py"))["ledger"](trained)
-    history, thresholds = pd.read_csv(trained / "train" / "history.csv"), pd.read_parquet(trained / "train" / "thresholds")
-    assert [row["epoch"] for row in found["train"]] == history["epoch"].tolist()
-    for row in found["train"]:
-        for name in ("weight_pos", "weight_pos_sd", "weight_neg", "grad_sup", "grad_pseudo", "grad_con"):
-            assert row[name] == history[name][row["epoch"]]
-        of_epoch = thresholds[thresholds["epoch"].astype(int) == row["epoch"]]
-        assert row["tau_pos"] == pytest.approx(of_epoch["tau_pos"].mean())
-    json.dumps(found, allow_nan=False)

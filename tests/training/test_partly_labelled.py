@@ -40,8 +40,6 @@ def renamed(monkeypatch):
     "changes",
     [
         {},
-        {"loss.reduction": "mean"},
-        {"method": "d2l", "head": "linear"},
         {"method": "iat", "head": "linear", "iat.rule": "matched"},
         tiny.FROZEN | RECOMMENDED | {"linear.C": "auto"},
     ],

@@ -8,9 +8,8 @@ import pandas as pd
 import pytest
 import torch
 
-from dicap.calibration import rates
 from dicap.calibration.rates import Rates
-from dicap.calibration.thresholds import PseudoLabels, Thresholds, dual_thresholds, hard_labels
+from dicap.calibration.thresholds import PseudoLabels, Thresholds
 from dicap.files import artifacts
 from dicap.files.tables import read_parquet
 from dicap.lab.paper_figures import figure_1a, figure_1b, figure_1c
@@ -129,30 +128,6 @@ def test_of_a_bin_without_hidden_labels_no_true_rate_is_stored_or_drawn(refresh,
         assert lines and all(np.isfinite(line.get_ydata()).tolist() == there and line.get_marker() != "None" for line in lines)
 
 
-def test_what_plain_pandas_reads_is_what_was_decided_and_adds_up(tmp_path):
-    """Scores close to the thresholds, and more entries than half precision can count."""
-    rng, decided = np.random.default_rng(0), {}
-    ids, classes = np.array([f"image-{i}" for i in range(2000)], object), ["x", "y", "z"]
-    for epoch in (0, 2, 10):
-        p_sup, y_sup = torch.from_numpy(rng.random((50, C), np.float32)), torch.from_numpy(rng.integers(0, 2, (50, C)))
-        thresholds = dual_thresholds(p_sup, y_sup)
-        near = torch.where(torch.from_numpy(rng.random((len(ids), C)) < 0.5), thresholds.tau_pos, thresholds.tau_neg)
-        p = (near + torch.from_numpy(rng.normal(0, 1e-4, near.shape))).clamp(0, 1).float()
-        pseudo = PseudoLabels(p, hard_labels(p, thresholds), p)
-        record(Refresh(pseudo, thresholds=thresholds), tmp_path, epoch, ids=ids, classes=classes, optimal=lambda *_, **__: None)
-        decided[epoch] = pseudo
-    labels, taus = (pd.read_parquet(tmp_path / kind) for kind in ("pseudo_labels", "thresholds"))
-    assert labels["epoch"].tolist() == [epoch for epoch in decided for _ in ids]
-    last, taus = (frame[frame["epoch"] == frame["epoch"].max()] for frame in (labels, taus))
-    assert last["epoch"].unique().tolist() == [10] and last["id"].tolist() == ids.tolist()
-    p, label = np.stack(last["confidence"]), np.stack(last["label"])
-    above, below = p > taus["tau_pos"].to_numpy(), p < taus["tau_neg"].to_numpy()
-    np.testing.assert_array_equal(label, np.where(above, 1, np.where(below, 0, -1)), "by Equation (9), from what is stored")
-    total = float(decided[10].weight.double().sum())
-    assert total > 2048 and last.explode("weight")["weight"].sum() == pytest.approx(total, rel=1e-4)
-    assert np.mean(last["weight"].to_numpy()) == pytest.approx(decided[10].weight.double().mean(0).numpy(), rel=1e-4)
-
-
 def test_without_hidden_labels_the_optimal_columns_are_null(refresh, labels, tmp_path):
     nothing = diagnostics_of(np.zeros_like(labels), np.zeros(N, bool))
     record(refresh, tmp_path, 0, ids=np.array(list("abcdefghi")), classes=["x", "y", "z"], optimal=nothing.optimal)
@@ -208,10 +183,3 @@ def test_precision_of_labels_nobody_got_is_not_a_number(refresh, labels):
     row = diagnostics_of(labels).summary(nobody)
     assert math.isnan(row["precision_pos"]) and not math.isnan(row["precision_neg"])
     assert math.isnan(row["weight_pos"]) and math.isnan(row["weight_pos_sd"]) and not math.isnan(row["weight_neg"])
-
-
-@pytest.mark.parametrize("rows", [1, 4])
-def test_counted_block_by_block_the_summary_is_the_same(refresh, labels, monkeypatch, rows):
-    whole = diagnostics_of(labels).summary(refresh)
-    monkeypatch.setattr(rates, "ENTRIES", rows * C)
-    assert diagnostics_of(labels).summary(refresh) == pytest.approx(whole, rel=1e-12)

@@ -14,9 +14,8 @@ from dicap.data import loader
 from dicap.data.augment import View, render_batch
 from dicap.data.loader import Request
 from dicap.data.store import Store
-from dicap.errors import DataError, SettingsError
+from dicap.errors import DataError
 from dicap.files.features import BACKBONE, write_empty
-from dicap.frozen.features import compute
 from dicap.frozen.features.bank import FeatureBank, as_maps, scoring_batches
 from dicap.frozen.features.compute import fill
 from dicap.frozen.features.recipe import Recipe, asked_for, pretrained_network
@@ -127,12 +126,6 @@ def test_scoring_batches_show_what_the_image_loader_s_show(made, flip):
     torch.testing.assert_close(as_maps(found.float()), expected, rtol=2e-3, atol=2e-3)
 
 
-def test_an_empty_bank_says_so(tmp_path, made):
-    write_empty(tmp_path / "features")
-    with pytest.raises(DataError, match=r"holds no features.*run `dvc repro features`"):
-        FeatureBank.open(tmp_path / "features")
-
-
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
@@ -167,55 +160,47 @@ def test_a_bank_of_other_images_is_refused(made, tmp_path):
         FeatureBank.open(made.folder).check(made.settings, other)
 
 
-def test_damage_is_found(own):
-    for name in ("plain.npy", "strong_1.npy"):
-        data = bytearray((own.folder / name).read_bytes())
-        data[-3] ^= 4
-        (own.folder / name).write_bytes(data)
-        with pytest.raises(DataError, match=rf"{name}: damaged .* remove .* and run `dvc repro features`"):
-            own.open().view(name.removesuffix(".npy"))
-    own.open().view("mirror")
-
-
-@pytest.mark.parametrize("key", ["recipe", "fingerprint", "checksums"])
-def test_a_meta_that_was_changed_is_refused(own, key):
-    meta = json.loads((own.folder / "meta.json").read_text())
-    meta[key] = {"views": 3} if key == "recipe" else "x" if key == "fingerprint" else {}
-    (own.folder / "meta.json").write_text(json.dumps(meta))
-    with pytest.raises(DataError, match=r"remove .* and run `dvc repro features`"):
-        own.open()
-    (own.folder / "meta.json").unlink()
-    with pytest.raises(DataError, match="is not a feature bank"):
-        own.open()
-
-
-def test_a_disk_without_room_is_said_before_the_work(made, tmp_path, monkeypatch):
-    usage = shutil.disk_usage(tmp_path)
-    need = made.recipe.bytes_per_image * made.store.n
-    monkeypatch.setattr(compute.shutil, "disk_usage", lambda _: usage._replace(free=need - 1))
-    monkeypatch.setattr(compute, "_computed", lambda *_: pytest.fail("it worked"))
-    with pytest.raises(DataError, match=rf"need {need} bytes more .* and {need - 1} are free; make room"):
-        made.fill(tmp_path / "features")
-
-
-def test_a_grid_finer_than_the_map_is_a_mistake(made):
-    with pytest.raises(SettingsError, match=r"features.grid: found 9, but the map of test_resnet .* has 2 x 2 positions"):
-        Made(made.folder, made.store, {"features.grid": 9})
-
-
-def test_the_backbone_beside_the_features_is_whole_or_refused(own):
-    save_backbone(own.network.backbone, own.folder / BACKBONE)
-    stored, tensors = own.open().backbone, own.network.backbone.state_dict()
-    assert all(torch.equal(value, tensors[name]) for name, value in stored.state_dict().items())
-    assert stored.state_dict().keys() == tensors.keys()
-    data = bytearray(stored.path.read_bytes())
+def flipped(path):
+    data = bytearray(path.read_bytes())
     data[-3] ^= 4
-    stored.path.write_bytes(data)
-    with pytest.raises(DataError, match=r"damaged .* run `dvc repro features`"):
-        stored.state_dict()
-    stored.path.unlink()
-    with pytest.raises(DataError, match=r"not readable .* run `dvc repro features`"):
-        stored.state_dict()
+    path.write_bytes(data)
+
+
+def edited(folder, **changes):
+    meta = json.loads((folder / "meta.json").read_text())
+    (folder / "meta.json").write_text(json.dumps(meta | changes))
+
+
+def read(bank):
+    for name in bank.names:
+        bank.view(name)
+    bank.backbone.state_dict()
+
+
+DAMAGE = {
+    "a feature": (
+        lambda folder: flipped(folder / "strong_1.npy"),
+        r"strong_1\.npy: damaged .* remove .* and run `dvc repro features`",
+    ),
+    "the recipe": (lambda folder: edited(folder, recipe={"views": 3}), "remove .* and run `dvc repro features`"),
+    "its fingerprint": (lambda folder: edited(folder, fingerprint="x"), "remove .* and run `dvc repro features`"),
+    "the checksums": (lambda folder: edited(folder, checksums={}), "remove .* and run `dvc repro features`"),
+    "no meta": (lambda folder: (folder / "meta.json").unlink(), "is not a feature bank"),
+    "nothing in it": (write_empty, "holds no features.*run `dvc repro features`"),
+    "the backbone": (lambda folder: flipped(folder / BACKBONE), "damaged .* run `dvc repro features`"),
+    "no backbone": (lambda folder: (folder / BACKBONE).unlink(), "not readable .* run `dvc repro features`"),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_what_is_damaged_is_one_line_with_the_remedy(own, what):
+    save_backbone(own.network.backbone, own.folder / BACKBONE)
+    stored, tensors = own.open().backbone.state_dict(), own.network.backbone.state_dict()
+    assert stored.keys() == tensors.keys() and all(torch.equal(value, tensors[name]) for name, value in stored.items())
+    spoil, words = DAMAGE[what]
+    spoil(own.folder)
+    with pytest.raises(DataError, match=words):
+        read(own.open())
 
 
 def test_strong_views_are_chosen_evenly_and_anew_each_epoch():

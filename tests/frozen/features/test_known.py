@@ -76,8 +76,6 @@ def contents(rows):
 
 
 ROWS = st.lists(st.integers(0, N - 1), min_size=1, unique=True)
-
-
 ASKED = st.tuples(ROWS, st.sets(st.integers(0, N - 1)), st.sampled_from([2, 5, "all"]))
 
 
@@ -161,22 +159,6 @@ def test_of_other_weights_sizes_grids_engines_and_policies_nothing_is_known(pict
     assert torch.equal(seen.maps(first.store.pixels(np.arange(3))), as_maps(torch.from_numpy(first.fill(None)[1]["plain"])))
     lock.rmdir()
     assert first.fill(known)[0] == 3
-
-
-def test_more_views_cost_the_new_ones_alone(pictures, tmp_path, monkeypatch):
-    known, counts = tmp_path / "known", []
-    Bank(pictures, range(5), tmp_path / "first").fill(known)
-    add = compute._View.add
-
-    def counting(self, rows, *rest):
-        counts.append((self.view.name, len(rows)))
-        add(self, rows, *rest)
-
-    monkeypatch.setattr(compute._View, "add", counting)
-    more = Bank(pictures, range(5), tmp_path / "more", {"features.views": 3})
-    _, found = more.fill(known)
-    assert counts == [("strong_2", 5)]
-    assert same(found, more.fill(None)[1], range(5))
 
 
 def test_photographs_that_did_not_change_are_not_decoded_again(pictures, tmp_path, monkeypatch):

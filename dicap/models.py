@@ -17,7 +17,7 @@ from dicap.errors import DataError, SettingsError, first_line
 from dicap.files.atomic import replacing
 from dicap.methods import build_method
 from dicap.methods.base import Method
-from dicap.network.backbone import tensors_checksum, weights_checksum
+from dicap.network.backbone import tensors_checksum
 from dicap.network.stored import StoredBackbone
 from dicap.settings import Settings
 from dicap.settings.catalogue import NAMED_WEIGHTS, RAW
@@ -159,13 +159,6 @@ def load_model(path: str | Path, device: torch.device | str = "cpu", stored: Sto
         evidence,
         metadata["checksum"],
     )
-
-
-def backbone_of(path: Path) -> str:
-    """The checksum of a published model's backbone, as a bank of features names it. Raises DataError."""
-    tensors = _read_whole(path / "model.safetensors" if path.is_dir() else path)[1]
-    own = {name.removeprefix("backbone."): tensor for name, tensor in tensors.items() if name.startswith("backbone.")}
-    return weights_checksum(own)
 
 
 def load_weights(network: nn.Module, path: Path) -> None:

@@ -19,4 +19,4 @@ def readings_table(runs: pd.DataFrame, cases: Mapping[str, Mapping[str, Any]]) -
     rows, against = {case: case for case in cases}, dict.fromkeys(others, base)
     changes = {case: f"`{' '.join(f'{key}={str(value).lower()}' for key, value in cases[case].items())}`" for case in others}
     spec = Spec("readings", "Readings, mAP (%)", "reading", rows, against=against, gain=f"minus {base}")
-    return collect(runs, spec, facts={"settings": changes})
+    return collect(runs, spec, facts=pd.DataFrame({"settings": changes}))

@@ -14,8 +14,8 @@ from ruamel.yaml import YAML
 
 from dicap.lab.experiments import RECOMMENDED, method_titles
 
-Column = tuple[str, float]  # data set, ratio
-PLACE = ["row", "dataset", "ratio"]  # of a cell
+COLUMN = ["dataset", "ratio"]  # of a table
+PLACE = ["row", *COLUMN]  # of a cell
 PUBLISHED = Path(__file__).with_name("published.yaml")
 PAPERS_NETWORK = "resnet50, imagenet weights, 224 px, trained whole, with each method's own budget (experiments/paper.yaml)"
 
@@ -25,10 +25,9 @@ class Spec:
     """What a table shows.
 
     rows: key -> title, in order. ours: the row that Delta compares with the best other one; None: no Delta.
-    value: the frame's column. higher: whether more is better.
+    value: the frame's column. best: `max` or `min`, which picks its best.
     against: row -> the row that it is compared with, seed by seed; gain: the title of these differences.
     shared: rows that other tables' grids run too; where others are there, a column of these alone is those grids'.
-    average: whether a column has the mean of the others; before: row -> the row that the paper's gain of that mean is over.
     """
 
     kind: str
@@ -37,17 +36,10 @@ class Spec:
     rows: Mapping[str, str]
     ours: str | None = None
     value: str = "map"
-    higher: bool = True
+    best: str = "max"
     against: Mapping[str, str] = field(default_factory=dict)
     gain: str = ""
     shared: Collection[str] = ()
-    average: bool = False
-    before: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def best(self) -> str:
-        """The function that picks the best value."""
-        return "max" if self.higher else "min"
 
 
 @dataclass(frozen=True)
@@ -56,15 +48,14 @@ class Table:
 
     cells: a line for each row and column, under (row, dataset, ratio): mean, sd (NaN for one run) and n over the seeds;
     published; best; of rows that are compared with another against, gain and gain_half.
-    facts, more: further columns of text, title -> row -> text, before the scores and after them.
+    facts, more: further columns of text under their titles, a line for each row, before the scores and after them.
     notes: sentences below it; of `spec.ours` by how much it beats the best other row.
     """
 
     spec: Spec
-    columns: list[Column]
     cells: pd.DataFrame
-    facts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    more: dict[str, dict[str, str]] = field(default_factory=dict)
+    facts: pd.DataFrame
+    more: pd.DataFrame
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -72,22 +63,39 @@ class Table:
         """The rows that have a number, in order."""
         return list(self.cells.index.unique("row"))
 
+    @property
+    def columns(self) -> list[tuple[str, float]]:
+        """(data set, ratio) of each column, in order."""
+        return list(dict.fromkeys(place[1:] for place in self.cells.index))
+
 
 def spec_of(kind: str) -> list[Spec]:
     """The tables that `kind` (main, photographs, ablation, weighting, cost) consists of."""
     methods = method_titles()
-    with_ours = methods | {RECOMMENDED: "DiCaP (recommended)"}
-    steps = {
-        "baseline": "Baseline (labelled only)",
-        "dcw": "+ DCW (soft targets)",
-        "dcw_hard": "+ DCW (hard labels)",
-        "dth": "+ DTH",
-        "urrl": "+ URRL",
-        "wcl": "+ WCL",
-        "fte": "+ FTE",
-    }
-    before = {"dcw": "baseline", "dth": "dcw", "urrl": "dth", "wcl": "urrl", "fte": "wcl"}
-    against = before | {"dcw_hard": "baseline", "dth": "dcw_hard"}  # the step that differs by thresholds alone
+    if kind == "main":
+        return [Spec(kind, "mAP (%)", "method", methods, ours="dicap", gain="minus labelled-only")]
+    if kind == "photographs":
+        rows = methods | {RECOMMENDED: "DiCaP (recommended)"}
+        return [Spec(kind, "Frozen features, mAP (%)", "method", rows, ours=RECOMMENDED)]
+    if kind == "cost":
+        return [
+            Spec(kind, "Minutes per epoch", "method", methods, value="minutes_per_epoch", best="min"),
+            Spec(kind, "Peak device memory (GiB)", "method", methods, value="peak_memory_gb", best="min"),
+        ]
+    if kind == "ablation":
+        steps = {
+            "baseline": "Baseline (labelled only)",
+            "dcw": "+ DCW (soft targets)",
+            "dcw_hard": "+ DCW (hard labels)",
+            "dth": "+ DTH",
+            "urrl": "+ URRL",
+            "wcl": "+ WCL",
+            "fte": "+ FTE",
+        }
+        # + DTH: the step that differs by thresholds alone.
+        before = {"dcw": "baseline", "dcw_hard": "baseline", "dth": "dcw_hard", "urrl": "dth", "wcl": "urrl", "fte": "wcl"}
+        shared = ("baseline", "dth", "fte")
+        return [Spec(kind, "Ablation, mAP (%)", "step", steps, against=before, gain="over the step before", shared=shared)]
     policies = {
         "uniform": "Uniform",
         "confidence": "Confidence",
@@ -95,39 +103,9 @@ def spec_of(kind: str) -> list[Spec]:
         "estimated": "Estimated (ours)",
         "optimal": "Optimal (true labels)",
     }
-    return {
-        "main": [Spec("main", "mAP (%)", "method", methods, ours="dicap", gain="minus labelled-only")],
-        "photographs": [Spec("photographs", "Frozen features, mAP (%)", "method", with_ours, ours=RECOMMENDED)],
-        "ablation": [
-            Spec(
-                "ablation",
-                "Ablation, mAP (%)",
-                "step",
-                steps,
-                against=against,
-                gain="over the step before",
-                shared=("baseline", "dth", "fte"),
-                average=True,
-                before=before,
-            )
-        ],
-        "weighting": [
-            Spec(
-                "weighting",
-                "Weighting policies, mAP (%)",
-                "policy",
-                policies,
-                against={row: "estimated" for row in policies if row != "estimated"},
-                gain="minus Estimated",
-                shared=("estimated",),
-                average=True,
-            )
-        ],
-        "cost": [
-            Spec("cost", "Minutes per epoch", "method", methods, value="minutes_per_epoch", higher=False),
-            Spec("cost", "Peak device memory (GiB)", "method", methods, value="peak_memory_gb", higher=False),
-        ],
-    }[kind]
+    against = dict.fromkeys([row for row in policies if row != "estimated"], "estimated")
+    title, shared = "Weighting policies, mAP (%)", ("estimated",)
+    return [Spec(kind, title, "policy", policies, against=against, gain="minus Estimated", shared=shared)]
 
 
 def published_numbers(spec: Spec) -> dict[tuple[str, str, float], float]:
@@ -135,9 +113,6 @@ def published_numbers(spec: Spec) -> dict[tuple[str, str, float], float]:
     content = YAML(typ="safe", pure=True).load(PUBLISHED.read_text(encoding="utf-8")).get(spec.kind)
     if content is None:
         return {}  # a table that the paper does not have
-    if spec.kind == "cost":
-        rows = content[spec.value].items()
-        return {(row, name, 0.05): v for row, values in rows for name, v in zip(content["datasets"], values, strict=True)}
     return {
         (row, dataset, ratio): value
         for dataset, rows in content[spec.value].items()
@@ -146,46 +121,39 @@ def published_numbers(spec: Spec) -> dict[tuple[str, str, float], float]:
     }
 
 
-def published_averages(spec: Spec) -> dict[str, dict[str, float]]:
-    """The paper's mean over its columns by row, as `average`, and by how much it beats the row before, as `gain`."""
-    content = YAML(typ="safe", pure=True).load(PUBLISHED.read_text(encoding="utf-8")).get(spec.kind) or {}
-    return {name: content.get(name, {}) for name in ("average", "gain")}
-
-
 def collect(
     runs: pd.DataFrame,
     spec: Spec,
     published: Mapping[tuple[str, str, float], float] | None = None,
-    averages: Mapping[str, Mapping[str, float]] | None = None,
-    facts: Mapping[str, Mapping[str, str]] | None = None,
+    facts: pd.DataFrame | None = None,
+    more: pd.DataFrame | None = None,
 ) -> Table:
     """A table from one row per run: columns dataset, row, ratio, seed and `spec.value`, and where known network and steps.
 
-    `published` and `averages` are as `published_numbers` and `published_averages` give them, `facts` are the table's.
+    `published` is as `published_numbers` gives it, `facts` and `more` are the table's.
 
     Only the data sets and ratios that were run become columns; there, rows known only from the paper are shown too.
     The best goes by what is printed (two decimals): equal means share the place. It needs at least two rows.
     """
-    published = published or {}
     runs = runs[runs["row"].isin(list(spec.rows)) & runs[spec.value].notna()]
     own = runs[~runs["row"].isin(list(spec.shared))]
-    columns = _columns(own) or _columns(runs)
-    places = [(row, *column) for row in spec.rows for column in columns]
-    index = pd.MultiIndex.from_tuples(places, names=PLACE) if places else pd.MultiIndex.from_arrays([[]] * 3, names=PLACE)
+    columns = sorted(set((own if len(own) else runs)[COLUMN].itertuples(index=False, name=None)))
+    index = pd.MultiIndex.from_tuples([(row, *column) for row in spec.rows for column in columns], names=PLACE)
     cells = runs.groupby(PLACE)[spec.value].agg(mean="mean", sd="std", n="count").reindex(index)
     cells["n"] = cells["n"].fillna(0).astype(int)
-    cells["published"] = pd.Series([published.get(place) for place in places], index, dtype=float)
-    known = (cells["n"] > 0) | cells["published"].notna()
-    cells = cells[known.groupby(level="row").transform("any")].copy()
-    printed = cells["mean"].round(2).groupby(level=PLACE[1:])
+    cells["published"] = pd.Series([(published or {}).get(place) for place in index], index, dtype=float)
+    known = cells["mean"].notna() | cells["published"].notna()
+    cells = cells[known.groupby("row").transform("any")].copy()
+    printed = cells["mean"].round(2).groupby(COLUMN)
     cells["best"] = (cells["mean"].round(2) == printed.transform(spec.best)) & (printed.transform("count") > 1)
 
-    table = Table(spec, columns, cells, facts or {})
-    _compare_rows(table, runs)
-    table.notes.extend(delta for column in columns if (delta := _delta(table, runs, column)))
-    if spec.average and len(columns) > 1:
-        theirs = averages if averages and set(columns) == {place[1:] for place in published} else {}
-        table.more.update(_averages(table, theirs))
+    scores = runs.groupby([*COLUMN, "seed", "row"])[spec.value].mean().unstack("row")
+    gains = {row: gain(scores, row, spec.against.get(row, "")) for row in spec.rows}
+    cells = cells.join(pd.concat(gains, names=PLACE))
+    cells["against"] = cells.index.get_level_values("row").map(dict(spec.against)).where(cells["gain"].notna())
+    nothing = pd.DataFrame(index=list(spec.rows))
+    table = Table(spec, cells, nothing if facts is None else facts, nothing if more is None else more)
+    table.notes.extend(delta for column in columns if (delta := _delta(table, scores, column)))
     if "network" in runs and cells["published"].notna().any():
         table.notes.append(_networks(runs))
     return table
@@ -193,16 +161,20 @@ def collect(
 
 def to_markdown(table: Table) -> str:
     """A GitHub table: mean ± deviation, the best bold, the published value in brackets."""
-    cells: Any = table.cells
-    most, further = cells["n"].max(), table.more | _gain_columns(table)
-    head = [table.spec.head, *table.facts, *(f"{dataset} {_percent(ratio)} %" for dataset, ratio in table.columns), *further]
-    lines = [head, ["---"] * (1 + len(table.facts)) + ["---:"] * (len(head) - 1 - len(table.facts))]
-    for row in table.rows:
-        values = [_shown(cells.loc[(row, *column)], most) for column in table.columns]
-        facts, more = ([texts.get(row, "–") for texts in part.values()] for part in (table.facts, further))
-        lines.append([re.sub(r"([|*_<>`\\])", r"\\\1", table.spec.rows[row]), *facts, *values, *more])
-    rows = [f"| {' | '.join(line)} |" for line in lines]
-    return "\n".join([f"**{table.spec.title}**", "", *rows, "", _caption(table), *table.notes]) + "\n"
+    cells, spec, rows = table.cells, table.spec, table.rows
+    titles = pd.Series({row: re.sub(r"([|*_<>`\\])", r"\\\1", spec.rows[row]) for row in rows}, name=spec.head)
+    scores: Any = pd.Series([_shown(cell, cells["n"].max()) for _, cell in cells.iterrows()], cells.index)
+    differences = cells[["gain", "gain_half"]].to_numpy()
+    gains: Any = pd.Series([number(*each, form="+.2f", none="") for each in differences], cells.index)
+    columns = [titles, table.facts, *(scores.xs(column, level=COLUMN).rename(_where(column)) for column in table.columns)]
+    columns.append(table.more)
+    for column in table.columns if cells["gain"].notna().any() else ():
+        title = spec.gain + (f" ({_where(column)})" if len(table.columns) > 1 else "")
+        columns.append(gains.xs(column, level=COLUMN).rename(title))
+    frame = pd.concat([part.reindex(rows).fillna("–") for part in columns], axis=1)
+    align = ["left"] * (1 + len(table.facts.columns)) + ["right"] * (len(frame.columns) - 1 - len(table.facts.columns))
+    text = frame.to_markdown(index=False, disable_numparse=True, colalign=align)
+    return "\n".join([f"**{spec.title}**", "", text, "", _caption(table), *table.notes]) + "\n"
 
 
 def to_csv(table: Table) -> str:
@@ -211,84 +183,45 @@ def to_csv(table: Table) -> str:
     Where rows are compared with one another also against, gain, gain_half; and the further columns of text under their titles.
     """
     frame = table.cells.reset_index()
-    frame.insert(2, "title", frame["row"].map(dict(table.spec.rows)))
+    frame["title"] = frame["row"].map(dict(table.spec.rows))
     names = ["dataset", "ratio", "row", "title", "mean", "sd", "n", "best", "published"]
     names += ["against", "gain", "gain_half"] if frame["gain"].notna().any() else []
-    frame = frame[names].assign(
-        **{title: frame["row"].map(dict(texts)) for title, texts in [*table.facts.items(), *table.more.items()]}
-    )
+    frame = frame[names].join(table.facts, on="row").join(table.more, on="row")
     return frame.to_csv(index=False, float_format="%.6g", lineterminator="\n")
 
 
-def number(mean: float, half: float = np.nan, printed: float = np.nan, form: str = ".2f") -> str:
-    """`mean ± half (printed)`, of what is known."""
-    text = "–" if np.isnan(mean) else f"{mean:{form}}" + ("" if np.isnan(half) else f" ± {half:.2f}")
+def number(mean: float, half: float = np.nan, printed: float = np.nan, form: str = ".2f", none: str = "–") -> str:
+    """`mean ± half (printed)`, of what is known; `none` where there is no mean."""
+    text = none if np.isnan(mean) else f"{mean:{form}}" + ("" if np.isnan(half) else f" ± {half:.2f}")
     return text if np.isnan(printed) else f"{text} ({printed:{form}})"
 
 
-def gain(ours: pd.Series, theirs: pd.Series) -> tuple[float, float, int]:
-    """Ours minus theirs over the seeds that both have: mean, half of its 95 % interval, number of seeds; NaN where none is known.
+def gain(scores: pd.DataFrame, row: str, other: str) -> pd.DataFrame:
+    """A row minus another over the seeds that both have, by data set and ratio: gain, and half of its 95 % interval.
+
+    The interval is Student's: the differences of a few trainings say little, and it says how little. One seed has none.
 
     Args:
-        ours, theirs: a value (mAP in %) per seed, the seeds as index.
-
-    The interval is Student's: the differences of a few trainings say little, and it says how little.
+        scores: the rows as columns, under (dataset, ratio, seed).
     """
     from scipy.stats import t
 
-    difference = (ours - theirs).dropna().to_numpy(dtype=float)
-    n = len(difference)
-    if n < 2:
-        return (float(difference[0]) if n else np.nan), np.nan, n
-    return float(difference.mean()), float(t.ppf(0.975, n - 1) * difference.std(ddof=1) / np.sqrt(n)), n
+    unknown = pd.Series(np.nan, scores.index)
+    apart = (scores.get(row, unknown) - scores.get(other, unknown)).dropna().groupby(COLUMN)
+    return pd.DataFrame({"gain": apart.mean(), "gain_half": t.ppf(0.975, apart.count() - 1) * apart.sem()})
 
 
-def _columns(runs: pd.DataFrame) -> list[Column]:
-    return sorted(set(zip(runs["dataset"], runs["ratio"], strict=True)))
-
-
-def _seeds(runs: pd.DataFrame, row: str, column: Column, spec: Spec) -> pd.Series:
-    """The values of a cell by seed."""
-    here = (runs["row"] == row) & (runs["dataset"] == column[0]) & (runs["ratio"] == column[1])
-    return runs[here].set_index("seed")[spec.value]
-
-
-def _delta(table: Table, runs: pd.DataFrame, column: Column) -> str:
+def _delta(table: Table, scores: pd.DataFrame, column: tuple[str, float]) -> str:
     """By how much ours beats the best other row, and the published ours the best published other one; empty without both."""
-    here: Any = table.cells.xs(column, level=PLACE[1:])
+    here: Any = table.cells.xs(column, level=COLUMN)
     spec, ours = table.spec, table.spec.ours
     if ours is None or ours not in here.index or not here["n"][ours] or not (others := here.drop(ours))["n"].any():
         return ""
     best = others["mean"].agg(f"idx{spec.best}")
-    delta, half, _ = gain(*(_seeds(runs, row, column, spec) for row in (ours, best)))
+    delta, half = gain(scores, ours, best).reindex([column]).to_numpy()[0]
     printed = here["published"][ours] - others["published"].agg(spec.best)
-    one, other = (", ".join([spec.rows[row], *(texts[row] for texts in table.facts.values())]) for row in (ours, best))
-    where = f"{column[0]} {_percent(column[1])} %"
-    return f"Delta, {where}: {number(delta, half, printed, '+.2f')}, {one}, minus the best other row, {other}."
-
-
-def _compare_rows(table: Table, runs: pd.DataFrame) -> None:
-    """Each row of `spec.against` with its other one, seed by seed."""
-    cells, spec, gain_of = table.cells, table.spec, {}
-    for row, column in ((row, column) for row in spec.against if row in table.rows for column in table.columns):
-        seeds = (_seeds(runs, name, column, spec) for name in (row, spec.against[row]))
-        gain_of[row, *column] = gain(*seeds)[:2]
-    gains = [gain_of.get(place, (np.nan, np.nan)) for place in cells.index]
-    cells[["gain", "gain_half"]] = np.array(gains, float).reshape(-1, 2)
-    cells["against"] = cells.index.get_level_values("row").map(dict(spec.against)).where(cells["gain"].notna())
-
-
-def _averages(table: Table, theirs: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, str]]:
-    """The mean of a row's columns, where it has all of them, and the differences of these means that the paper prints."""
-    means = table.cells["mean"].groupby(level="row").agg(lambda values: values.mean(skipna=False)).to_dict()
-    gains = {row: means[row] - means.get(before, np.nan) for row, before in table.spec.before.items() if row in means}
-    columns = {}
-    for name, title, ours, form in (("average", "Avg.", means, ".2f"), ("gain", "gain of Avg.", gains, "+.2f")):
-        printed = theirs.get(name, {})
-        texts = {row: number(ours.get(row, np.nan), printed=printed.get(row, np.nan), form=form) for row in table.rows}
-        if texts := {row: text for row, text in texts.items() if text != "–"}:
-            columns[title] = texts
-    return columns
+    one, other = (", ".join([spec.rows[row], *map(str, table.facts.loc[row])]) for row in (ours, best))
+    return f"Delta, {_where(column)}: {number(delta, half, printed, '+.2f')}, {one}, minus the best other row, {other}."
 
 
 def _networks(runs: pd.DataFrame) -> str:
@@ -299,19 +232,6 @@ def _networks(runs: pd.DataFrame) -> str:
     return f"Ours: {networks}{budget}. The paper's: {PAPERS_NETWORK}."
 
 
-def _gain_columns(table: Table) -> dict[str, dict[str, str]]:
-    """The differences to other rows as further columns of text, title -> row -> text."""
-    columns = {}
-    for column in table.columns if table.cells["gain"].notna().any() else ():
-        here: Any = table.cells.xs(column, level=PLACE[1:])
-        where = f" ({column[0]} {_percent(column[1])} %)" if len(table.columns) > 1 else ""
-        columns[table.spec.gain + where] = {
-            row: "" if np.isnan(mean) else number(mean, half, form="+.2f")
-            for row, mean, half in zip(here.index, here["gain"], here["gain_half"], strict=True)
-        }
-    return columns
-
-
 def _shown(cell: pd.Series, most: int) -> str:
     """A cell in Markdown; its number of seeds where others have more."""
     text = number(cell["mean"], cell["sd"]) + ("" if cell["n"] in (0, most) else f" [{cell['n']}]")
@@ -320,15 +240,15 @@ def _shown(cell: pd.Series, most: int) -> str:
 
 
 def _caption(table: Table) -> str:
-    cells, most = table.cells, table.cells["n"].max()
+    most = table.cells["n"].max()
     text = "One seed" if most == 1 else f"Mean and sample standard deviation over {most} seeds [or as many as in square brackets]"
     text += "; best bold"
-    if cells["published"].notna().any():
+    if table.cells["published"].notna().any():
         text += "; in round brackets the published number"
     return (
         f"{text}. Differences are means over the seeds that both have, from two on with half of the 95 % interval (Student's t)."
     )
 
 
-def _percent(ratio: float) -> str:
-    return f"{100 * ratio:.4g}"
+def _where(column: tuple[str, float]) -> str:
+    return f"{column[0]} {100 * column[1]:.4g} %"

@@ -13,6 +13,7 @@ from PIL import Image
 
 from dicap.data.sources.base import Rejected, read_rgb, to_rgb
 from dicap.data.sources.files import list_images, readable
+from dicap.data.store import Store
 from dicap.errors import DataError
 
 One = str | Path | Image.Image | np.ndarray
@@ -50,6 +51,11 @@ def photographs(images: Images) -> list[Photograph]:
     if not photos:
         raise DataError("predict: no image is named; give a file or a folder")
     return photos
+
+
+def stored(store: Store, rows: Iterable[int]) -> Iterator[Photograph]:
+    """The images of some rows of a converted set, by their ids, read as they are needed."""
+    return (Photograph(str(store.ids[row]), store.image(row)) for row in rows)
 
 
 def _of_path(text: str, *, alone: bool, listed: bool) -> list[Photograph]:

@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from dicap.calibration.ranks import GROUP, MOST_GROUPS
 from dicap.data.loader import worker_count
@@ -220,17 +220,49 @@ def stream(
 
     Where their features are `seen`, the model's backbone is put aside.
     """
+    for names, inputs in batches(photos, model.settings.image_size, runtime, outcome, batch_size, workers, seen):
+        yield names, score(model, inputs, runtime)
+
+
+def batches(
+    photos: Iterable[Photograph],
+    size: int,
+    runtime: Runtime,
+    outcome: Outcome,
+    batch_size: int | None = None,
+    workers: int | None = None,
+    seen: KnownFeatures | None = None,
+) -> Iterator[tuple[list[str], Tensor]]:
+    """Yield (names, what the network takes) of the readable images: squares (n, 3, S, S) uint8, or features that are `seen`."""
     few = CPU_BATCH if seen is None else KNOWN_BATCH
     batch = batch_size or (GPU_BATCH if runtime.device.type == "cuda" else few)
     threads = max(1, worker_count() if workers is None else workers)
-    for some, images in read_ahead(photos, model.settings.image_size, batch, threads):
+    for some, images in read_ahead(photos, size, batch, threads):
         readable = [(one.name, image) for one, image in zip(some, images, strict=True) if not isinstance(image, str)]
         outcome.unreadable += [(one.name, image) for one, image in zip(some, images, strict=True) if isinstance(image, str)]
         if readable:
             outcome.images += len(readable)
             squares = np.stack([image for _, image in readable])
             inputs = torch.from_numpy(squares).permute(0, 3, 1, 2) if seen is None else seen.maps(squares)
-            yield [name for name, _ in readable], score(model, inputs, runtime)
+            yield [name for name, _ in readable], inputs
+
+
+def embeddings(network: nn.Module, photos: Iterable[Photograph], size: int, runtime: Runtime) -> tuple[list[str], np.ndarray]:
+    """The names of the readable images, and their feature maps averaged over positions (n, D). Raises DataError without any."""
+    outcome, names, parts = Outcome(), [], []
+    network = network.to(runtime.device).eval()
+    for some, inputs in batches(photos, size, runtime, outcome):
+        names += some
+        parts.append(embedding(network, inputs, runtime))
+    if not names:
+        raise none_readable(outcome)
+    return names, np.concatenate(parts)
+
+
+def embedding(network: nn.Module, inputs: Tensor, runtime: Runtime) -> np.ndarray:
+    """The feature maps of a batch averaged over positions, (n, D) float32."""
+    with torch.inference_mode(), runtime.autocast():
+        return network.features(inputs.to(runtime.device)).float().mean((2, 3)).cpu().numpy()  # type: ignore[operator]
 
 
 def score(model: SavedModel, images: Tensor, runtime: Runtime) -> np.ndarray:

@@ -8,21 +8,14 @@ data set, each image scored by the head that never saw its fold.
 from dataclasses import dataclass
 
 import numpy as np
-import torch
-from torch import nn
 
 from dicap.calibration.ranks import curve_by_rank
-from dicap.data.loader import scoring_batches
-from dicap.data.store import Store
 from dicap.frozen import crossfit
 from dicap.frozen.folds import assign_folds, fold_weights
 from dicap.frozen.neighbours import averaged
 from dicap.frozen.solver import solve
-from dicap.machine.progress import progress
-from dicap.machine.runtime import Runtime
 from dicap.scaling import scaling_of
 
-BATCH = 256
 FOLDS = 10
 NEIGHBOURS = 10  # of an image, whose features are averaged with its own
 LOSS_WEIGHT = 0.003  # of the heads, scikit-learn's C; benchmarks/review.py tried 0.0003 to 0.01
@@ -47,17 +40,6 @@ class Doubt:
     row: int
     surprise: float
     odd: list[int]
-
-
-def features_of(network: nn.Module, store: Store, rows: np.ndarray, runtime: Runtime) -> np.ndarray:
-    """Pooled features (n, D) float32 of some rows: the mean over positions."""
-    network = network.to(runtime.device).eval()
-    seen = []
-    with torch.inference_mode(), runtime.autocast():
-        batches = scoring_batches(store, rows, BATCH, device=runtime.device)
-        for _, images in progress(batches, desc="review", total=len(rows), unit="image", count=lambda batch: len(batch[0])):
-            seen.append(network.features(images).float().mean((2, 3)).cpu().numpy())  # type: ignore[operator]
-    return np.concatenate(seen)
 
 
 def among_neighbours(features: np.ndarray) -> np.ndarray:

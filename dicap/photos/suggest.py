@@ -2,52 +2,24 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
-import torch
+from torch import nn
 
-from dicap.errors import DataError
+from dicap.data.store import Store
 from dicap.evaluation.answers import Answers
 from dicap.frozen.neighbours import principal_components
 from dicap.machine.progress import progress
 from dicap.machine.runtime import Runtime
 from dicap.models import SavedModel
-from dicap.network import Network
-from dicap.photos.folder import Photograph, read_ahead
+from dicap.photos.folder import Photograph, stored
+from dicap.photos.predict import Outcome, batches, embedding, embeddings, opened_for, score
 from dicap.photos.review import scaled
 from dicap.randomness import permutation
-from dicap.training.inputs import Inputs
 
-PART = 32  # images of a folder that are read and looked at at once
 COMPONENTS, ITERATIONS = 64, 30  # of k-means: principal components, and rounds
 BY = ("spread", "random")  # benchmarks/suggest.py compares them, and others that lost
-
-
-@dataclass(frozen=True)
-class Suggestion:
-    """An image to label.
-
-    Attributes:
-        row: of the converted set.
-        chance: (C,) that each class is present, as far as it was measured; else the scores.
-        likely: classes that are likelier present than absent.
-    """
-
-    row: int
-    chance: np.ndarray
-    likely: list[int]
-
-
-def look(model: SavedModel, inputs: Inputs, rows: np.ndarray, runtime: Runtime) -> tuple[np.ndarray, np.ndarray]:
-    """Scores (n, C) and embeddings (n, D) of some rows, by the model's own backbone."""
-    scores, embeddings = [], []
-    batches = inputs.scoring(runtime, rows, None)
-    with torch.inference_mode(), runtime.autocast():
-        for _, images in progress(batches, desc="suggest", total=len(rows), unit="image", count=lambda batch: len(batch[0])):
-            scores.append(model.method.scores(model.network, images).float().cpu())
-            embeddings.append(model.network.features(images).float().mean((2, 3)).cpu())  # type: ignore[operator]
-    return torch.cat(scores).numpy(), torch.cat(embeddings).numpy()
 
 
 def spread(embeddings: np.ndarray, count: int, labelled: int = 0) -> list[int]:
@@ -77,51 +49,55 @@ def spread(embeddings: np.ndarray, count: int, labelled: int = 0) -> list[int]:
 
 def suggest(
     model: SavedModel,
-    inputs: Inputs,
+    store: Store,
     rows: np.ndarray,
     count: int,
-    runtime: Runtime,
+    device: str = "auto",
     by: str = BY[0],
     labelled: Sequence[int] | np.ndarray = (),
-) -> list[Suggestion]:
+    known: Path | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
     """The `count` images of `rows` to label next, by one of BY; fewer where the others are near copies of them.
 
+    Returns their rows and the chance that each class is present (n, C), as far as it was measured; else the scores.
+
     Args:
-        inputs: the images, or where the model's backbone is put aside, its features of them.
+        store: the converted set of the rows.
         labelled: rows that have labels, which `spread` takes to be covered.
+        known: as of `dicap.photos.predict.predict`.
     """
     count = min(count, len(rows))
     if by == "random":
         rows = rows[permutation(0, "suggest", 0, len(rows), "random")[:count]]
     before = np.asarray(labelled if by == "spread" else (), int)
-    scores, embeddings = look(model, inputs, np.concatenate([before, rows]), runtime)
-    present = Answers.of(model.evidence).present(scores[len(before) :])
-    chosen = range(count) if by == "random" else [i - len(before) for i in spread(principal(embeddings), count, len(before))]
-    return [Suggestion(int(rows[i]), present[i], np.flatnonzero(present[i] >= 0.5).tolist()) for i in chosen]
+    looked_at = np.concatenate([before, rows])
+    saved, runtime, seen = opened_for(model, device, len(looked_at), known)
+    photos = progress(stored(store, looked_at), desc="suggest", total=len(looked_at), unit="image")
+    scores, features = [], []
+    for _, inputs in batches(photos, store.image_size, runtime, Outcome(), seen=seen):
+        scores.append(score(saved, inputs, runtime))
+        features.append(embedding(saved.network, inputs, runtime))
+    present = Answers.of(model.evidence).present(np.concatenate(scores)[len(before) :])
+    if by == "random":
+        return rows, present
+    chosen = np.array(spread(principal(np.concatenate(features)), count, len(before))) - len(before)
+    return rows[chosen], present[chosen]
 
 
 def first(
-    network: Network, photos: Sequence[Photograph], size: int, count: int, runtime: Runtime, by: str = BY[0]
+    network: nn.Module, photos: Sequence[Photograph], size: int, count: int, runtime: Runtime, by: str = BY[0]
 ) -> list[Photograph]:
     """The first photographs to label in a folder without labels, by the features of a frozen network.
 
     Fewer than `count` if fewer can be read. Raises DataError if no photograph can be read.
     """
-    known, seen = [], []
-    network = network.to(runtime.device)
-    with torch.inference_mode(), runtime.autocast():
-        batches = read_ahead(photos, size, PART, max(1, runtime.workers or 1))
-        for some, images in progress(batches, desc="suggest", total=len(photos), unit="image", count=lambda batch: len(batch[0])):
-            readable = [(one, image) for one, image in zip(some, images, strict=True) if not isinstance(image, str)]
-            if readable:
-                pixels = torch.from_numpy(np.stack([image for _, image in readable])).permute(0, 3, 1, 2)
-                seen.append(network.features(pixels.to(runtime.device)).float().mean((2, 3)).cpu().numpy())
-                known += [one for one, _ in readable]
-    if not known:
-        raise DataError(f"none of {len(photos)} images can be read; name a folder of photographs")
+    names, features = embeddings(network, progress(photos, desc="suggest", total=len(photos), unit="image"), size, runtime)
+    by_name = {one.name: one for one in photos}
     if by == "random":
-        return [known[i] for i in permutation(0, "suggest", 0, len(known), "random")[:count]]
-    return [known[i] for i in spread(principal(np.concatenate(seen)), min(count, len(known)))]
+        chosen = permutation(0, "suggest", 0, len(names), "random")[:count].tolist()
+    else:
+        chosen = spread(principal(features), min(count, len(names)))
+    return [by_name[names[i]] for i in chosen]
 
 
 def principal(features: np.ndarray) -> np.ndarray:

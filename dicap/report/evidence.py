@@ -1,12 +1,12 @@
 """Everything the report draws, read once: the artifacts of a run as small frames, and what is missing.
 
-The per-epoch pseudo-labels of a large data set hold hundreds of millions of entries; they are read one row group of an epoch
-at a time and only their histograms are kept.
+The pseudo-labels of a large data set hold hundreds of millions of entries; only those of the last epoch are read, one row group
+at a time, and only their histogram is kept.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,10 @@ from dicap.metrics.operating_point import bin_of
 
 STAGES = ("warmup", "train", "finetune")
 WEIGHT_BINS = 20  # of the histograms drawn here; the rates keep the bins of the run
-SHOWN_CLASSES, MOST_EXAMPLES = 6, 3  # whose test images are shown, and how many of each kind
 # Columns of history.csv that the figures read; a method without such a quantity leaves its column out.
 HISTORY = [
     *(*files.HISTORY, "curve_error", "precision_pos", "precision_neg", "weight_pos", "weight_pos_sd", "weight_neg"),
+    *("share_pos", "share_neg", "share_uncertain"),
     *(f"grad_{term}" for term in TERMS),
 ]
 
@@ -39,11 +39,9 @@ class Evidence:
     weights: bin, left, right, n_pos, n_neg, r_pos, r_neg, optimal_r_pos, optimal_n, epoch.
     thresholds: class, tau_pos, tau_neg, n_pos, n_neg, crossed, epoch.
     weight_histogram: label (1 or 0), bin, left, right, n: how the weights of confident entries are spread at the last epoch.
-    shares: epoch, positive, negative, uncertain (fractions of all entries).
     roles: number of images a role.
     per_class: the columns of `dicap.evaluation.evaluate.by_class` that were written and n_train_labelled, shares in percent, in
     the order of the classes.
-    examples: class, kind, of, id, score, answer, truth, unknown: test images, see `examples`.
     reliability: bin, left, right, n, confidence, frequency over all (test image, class) entries.
     """
 
@@ -51,12 +49,10 @@ class Evidence:
     weights: pd.DataFrame
     thresholds: pd.DataFrame
     weight_histogram: pd.DataFrame
-    shares: pd.DataFrame
     per_class: pd.DataFrame
     reliability: pd.DataFrame
     metrics: dict[str, Any]
     roles: dict[str, int]
-    examples: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
     def has_epochs(self) -> bool:
@@ -85,21 +81,18 @@ def gather(artifacts: Path) -> Evidence:
     shares = per_class.columns.isin(["ap", "chance", "precision", "recall"])
     per_class.loc[:, shares] *= 100  # as fractions in the file, in percent wherever people read them
     source, weights = artifacts / "train", pd.DataFrame()
-    thresholds = by_weight = shares = weights
-    if files.epochs(source, "pseudo_labels"):
+    thresholds = by_weight = weights
+    if epochs := files.epochs(source, "pseudo_labels"):
         weights = _frames(source, "weights")
         thresholds = _frames(source, "thresholds")
-        by_weight, shares = _pseudo_labels(source)
-    reliability, shown = _predictions(evaluate / "predictions.parquet", list(per_class["class"]))
+        by_weight, _ = histogram_of_record(files.epoch_file(source, "pseudo_labels", epochs[-1]))
     return Evidence(
         history=_history(artifacts),
         weights=weights,
         thresholds=thresholds,
         weight_histogram=by_weight,
-        shares=shares,
         per_class=per_class,
-        reliability=reliability,
-        examples=shown,
+        reliability=_reliability(evaluate / "predictions.parquet"),
         metrics=metrics,
         roles=metrics.get("roles", {}),
     )
@@ -121,17 +114,6 @@ def _counts(index: np.ndarray, bins: int, **columns: int) -> pd.DataFrame:
     edges = np.arange(bins + 1) / bins
     n = np.bincount(index, minlength=bins)
     return pd.DataFrame(columns | {"bin": np.arange(bins), "left": edges[:-1], "right": edges[1:], "n": n})
-
-
-def _pseudo_labels(stage: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """`weight_histogram` and `shares`."""
-    by_weight, shares = pd.DataFrame(), []
-    for epoch in files.epochs(stage, "pseudo_labels"):
-        by_weight, numbers = histogram_of_record(files.epoch_file(stage, "pseudo_labels", epoch))
-        total = max(1, sum(numbers.values()))
-        names = {"positive": 1, "negative": 0, "uncertain": -1}
-        shares.append({"epoch": epoch} | {name: numbers[k] / total for name, k in names.items()})
-    return by_weight, pd.DataFrame(shares)
 
 
 def read_curves(folder: Path) -> pd.DataFrame:
@@ -165,40 +147,12 @@ def _frames(stage: Path, kind: str) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
 
-def _predictions(path: Path, classes: list[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """`reliability` and `examples` of predictions.parquet; empty without it."""
+def _reliability(path: Path, bins: int = 20) -> pd.DataFrame:
+    """`reliability` of predictions.parquet; empty without it."""
     if not path.exists():
-        return pd.DataFrame(), pd.DataFrame()
-    table = read_parquet(path, ["id", "score", "answer", "label"])
-    score, answer, label = (matrix(table[name]).astype(np.float64) for name in ("score", "answer", "label"))
-    return _reliability(score.ravel(), label.ravel()), examples(table["id"].to_pylist(), score, answer, label, classes)
-
-
-def examples(ids: list[str], score: np.ndarray, answer: np.ndarray, label: np.ndarray, classes: list[str]) -> pd.DataFrame:
-    """Test images that show how the classes fare that most of them show: class, kind, of, id, score, answer, truth, unknown.
-
-    kind: `right` and `wrong`, a yes, the highest scores first; `missed`, no yes, the lowest first; of: how many there are.
-    score: of the class. answer: the classes with a yes; truth: those that are there; unknown: those of which nothing is known.
-
-    Args:
-        score: (n, C) in [0, 1]; answer: (n, C) of 1, 0, -1; label: (n, C) of 0 and 1, -1 where unknown.
-    """
-    yes, there, shown = answer == 1, label > 0, []
-    for c in np.argsort(-there.sum(0), kind="stable")[:SHOWN_CLASSES]:
-        kinds = {"right": yes & there, "wrong": yes & (label == 0), "missed": ~yes & there} if there[:, c].any() else {}
-        for kind, entries in kinds.items():
-            rows = np.flatnonzero(entries[:, c])
-            order = rows[np.argsort(score[rows, c] if kind == "missed" else -score[rows, c], kind="stable")]
-            for row in order[:MOST_EXAMPLES]:
-                names = {
-                    key: [classes[k] for k in np.flatnonzero(entries[row])]
-                    for key, entries in (("answer", yes), ("truth", there), ("unknown", label < 0))
-                }
-                shown.append({"class": classes[c], "kind": kind, "of": len(rows), "id": ids[row], "score": score[row, c]} | names)
-    return pd.DataFrame(shown)
-
-
-def _reliability(score: np.ndarray, label: np.ndarray, bins: int = 20) -> pd.DataFrame:
+        return pd.DataFrame()
+    table = read_parquet(path, ["score", "label"])
+    score, label = (matrix(table[name]).ravel().astype(np.float64) for name in ("score", "label"))
     score, label = score[label >= 0], label[label >= 0]  # of unknown entries nothing can be said
     index = bin_of(score, bins)
     frame = _counts(index, bins)

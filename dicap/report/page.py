@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from dicap.files.atomic import replacing_folder
@@ -16,7 +16,7 @@ from dicap.files.json_files import write_json
 from dicap.metrics import ledger
 from dicap.metrics.warnings import headline
 from dicap.pages.html import render
-from dicap.pages.pictures import squares
+from dicap.pages.pictures import address
 from dicap.report import evidence, style
 from dicap.report.evidence import Evidence
 from dicap.report.figures import calibration, learning, pseudo_labels
@@ -31,12 +31,11 @@ ROLES = {  # symbol, its index, what the images are for
     "unlabeled": ("D", "u", "unlabelled"),
     "test": ("test", "", "for the score above"),
 }
-KINDS = {"right": "✓ Rightly yes", "wrong": "✕ Wrongly yes", "missed": "○ Missed"}
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure of the page. `name` is its file's name and the prefix of its ids."""
+    """A figure of the page. `name` is its file's name."""
 
     name: str
     title: str
@@ -59,7 +58,6 @@ def build_report(
     settings: dict[str, Any],
     environment: dict[str, str],
     out: Path,
-    dataset: Path | None = None,
     unread: Collection[str] = (),
 ) -> Path:
     """Write index.html, figures/*.svg, curve.csv and settings.json to `out` from the artifacts of a run; return the page's path.
@@ -70,16 +68,12 @@ def build_report(
         settings: the resolved settings, nested as in params.yaml.
         environment: what the run ran on (versions, device), shown as it is.
         out: a folder that is replaced as a whole, or left as it was if anything fails.
-        dataset: the converted set; its images are those that are ranked best and worst.
         unread: settings that concern other methods and stages, by dotted key; the page leaves them out.
 
     The bytes depend only on the arguments: no date, no machine, no random ids.
     Raises DataError naming the file that is missing or damaged.
     """
     run = evidence.gather(artifacts)
-    pictures: dict[str, str] = {}
-    if dataset is not None and (Path(dataset) / "meta.json").exists():
-        pictures = squares(Path(dataset), [row["id"] for row in run.examples.to_dict("records")])
     with replacing_folder(Path(out)) as folder:
         (folder / "figures").mkdir()
         if len(run.weights):  # for dvc plots, which cannot read Parquet
@@ -93,17 +87,15 @@ def build_report(
                 for drawing in section.drawings:
                     svg = style.to_svg(drawing.draw())
                     (folder / "figures" / f"{drawing.name}.svg").write_text(svg, encoding="utf-8")
-                    label = f"{drawing.title}. {drawing.caption}"
-                    drawn.append((drawing, Markup(style.inline(svg, drawing.name, label))))
+                    drawn.append((drawing, address(svg.encode(), "image/svg+xml")))
                 sections.append((section, drawn))
         html = render(
             "page.html",
             styles=["base.css", "figures.css", "page.css"],
             scripts=["tables.js", "enlarge.js"],
-            style_attributes=True,  # those of the figures and bars
+            style_attributes=True,  # those of the bars
             summary=summary(run, settings),
             sections=sections,
-            gallery=gallery(run, pictures),
             classes=class_rows(run),
             settings=setting_groups(settings, unread),
             environment=environment,
@@ -123,17 +115,9 @@ def sections_of(run: Evidence, settings: dict[str, Any]) -> Iterator[Section]:
 
 
 def summary(run: Evidence, settings: dict[str, Any]) -> dict[str, Any]:
-    """What the top of the page says: names, the score with its interval, the steps to it, the sizes of the parts."""
+    """What the top of the page says: names, the score with its interval, the sizes of the parts."""
     metrics = run.metrics
-    steps = [("after warm-up", metrics.get("map_warmup")), ("after the main stage", metrics.get("map_train"))]
-    steps = [(name, value) for name, value in [*steps, ("final", metrics.get("map"))] if value is not None]
     low, high = metrics.get("map_low"), metrics.get("map_high")
-    values = [value for value in [*(value for _, value in steps), low, high] if value is not None]
-    start, end = (max(0.0, 10 * ((min(values) - 2) // 10)), min(100.0, 10 * ((max(values) + 2) // 10 + 1)))
-
-    def place(value: float) -> float:
-        return round(100 * (value - start) / (end - start), 2)
-
     total, of = sum(run.roles.values()), roles_of(settings)
     labelled = sum(run.roles.get(role, 0) for role in ("sup", "est"))
     return {
@@ -146,9 +130,6 @@ def summary(run: Evidence, settings: dict[str, Any]) -> dict[str, Any]:
         "headline": headline(metrics),
         "low": low,
         "high": high,
-        "scale": (start, end),
-        "band": None if low is None or high is None else (place(low), round(place(high) - place(low), 2)),
-        "steps": [(name, value, place(value)) for name, value in steps],
         "n_classes": metrics.get("n_classes"),
         "remarks": list(_remarks(metrics, run.has_epochs)),
         "roles": [(role, of[role], n, round(100 * n / total, 3)) for role, n in run.roles.items() if n],
@@ -163,23 +144,6 @@ def roles_of(settings: dict[str, Any]) -> dict[str, tuple[str, str, str]]:
 def _holds_out(settings: dict[str, Any]) -> bool:
     """Whether D_est was kept from training to count on; not where all labelled images are scored out of fold."""
     return holds_out(settings["method"], settings["protocol"])
-
-
-def gallery(run: Evidence, pictures: dict[str, str]) -> list[tuple[str, list[tuple[str, int, list[dict[str, Any]]]]]]:
-    """Test images with their answers, where there are pictures: of each class its kinds, each with heading, number and images.
-
-    An image is a row of `Evidence.examples` with its picture.
-    """
-    groups: dict[str, dict[str, list[dict[str, Any]]]] = {}
-    rows: list[Any] = run.examples.to_dict("records")
-    for row in rows:
-        if row["id"] in pictures:
-            kinds = groups.setdefault(row["class"], {kind: [] for kind in KINDS})
-            kinds[row["kind"]].append({**row, "picture": pictures[row["id"]]})
-    return [
-        (name, [(KINDS[kind], rows[0]["of"] if rows else 0, rows) for kind, rows in kinds.items()])
-        for name, kinds in groups.items()
-    ]
 
 
 def class_rows(run: Evidence) -> list[dict[str, Any]]:
@@ -201,7 +165,7 @@ def setting_groups(settings: dict[str, Any], unread: Collection[str] = ()) -> li
     for key, value in flatten(settings):
         section, _, name = key.rpartition(".")
         if not section or key not in unread:
-            groups.setdefault(section or "experiment", []).append((name, _written(value)))
+            groups.setdefault(section or "experiment", []).append((name, value if isinstance(value, str) else json.dumps(value)))
     return list(groups.items())
 
 
@@ -225,6 +189,9 @@ def _remarks(metrics: dict[str, Any], has_epochs: bool = True) -> Iterator[str]:
         yield f"Of {metrics['unknown_labelled']:,} entries of the labelled images nothing is known: they were not learnt."
     if "unlabelled" in metrics:
         yield f"Unlabelled photographs {metrics['unlabelled']}."
+    before = {"warm-up": metrics.get("map_warmup"), "main stage": metrics.get("map_train")}
+    if reached := [f"{value:.2f} after the {stage}" for stage, value in before.items() if value is not None]:
+        yield f"mAP was {' and '.join(reached)}."
     if metrics.get("map_raw") is not None and metrics.get("map_ema") is not None:
         yield f"Raw network {metrics['map_raw']:.2f}, EMA network {metrics['map_ema']:.2f}."
     if has_epochs and metrics.get("best_on_test") is not None:
@@ -291,23 +258,20 @@ def _calibration(run: Evidence, settings: dict[str, Any]) -> Section:
 
 def _pseudo_labels(run: Evidence, settings: dict[str, Any]) -> Section:
     title = "Pseudo-labels"
-    if run.shares.empty:
+    if run.weight_histogram.empty:
         return Section("pseudo_labels", title, note=_why_none(settings, "no pseudo-labels are made"))
-    shares, weights, history, drawings = run.shares, run.weight_histogram, run.of_stage("train"), []
-    if len(shares) > 1:
+    weights, history, drawings = run.weight_histogram, run.of_stage("train").dropna(subset="share_pos"), []
+    if len(history) > 1:
         caption = "How the entries (image, class) of the unlabelled images divide at each epoch."
-        drawings.append(Drawing("shares", "Confident and uncertain", caption, lambda: pseudo_labels.shares(shares)))
-    last = shares.iloc[-1]
+        drawings.append(Drawing("shares", "Confident and uncertain", caption, lambda: pseudo_labels.shares(history)))
+    last = history.iloc[-1]
     caption = f"At epoch {last['epoch']:.0f}; of the" if run.has_epochs else "Of the"
-    caption += f" entries (image, class) of the unlabelled images {last['positive']:.1%} are "
-    caption += f"confident positives, {last['negative']:.1%} confident negatives and {last['uncertain']:.1%} uncertain."
+    caption += f" entries (image, class) of the unlabelled images {last['share_pos']:.1%} are "
+    caption += f"confident positives, {last['share_neg']:.1%} confident negatives and {last['share_uncertain']:.1%} uncertain."
     if history["weight_pos"].notna().any():
-        mean, sd, negative = history.iloc[-1][["weight_pos", "weight_pos_sd", "weight_neg"]]
+        mean, sd, negative = last[["weight_pos", "weight_pos_sd", "weight_neg"]]
         caption += f" On average a positive weighs {mean:.2f} (standard deviation {sd:.2f}), a negative {negative:.2f}."
     drawings.append(Drawing("weights", "Weights", caption, lambda: pseudo_labels.weight_bars(weights)))
-    if len(history) > 1 and history["weight_pos"].notna().any():
-        caption = "Mean weight of the positive labels, with a standard deviation to either side, and of the negative ones."
-        drawings.append(Drawing("weights_by_epoch", "Weights by epoch", caption, lambda: pseudo_labels.weights_by_epoch(history)))
     columns = {"precision_pos": "positive labels", "precision_neg": "negative labels"}
     if len(history) > 1 and history[[*columns]].notna().any(axis=None):
         caption = "Share of confident entries whose pseudo-label is the hidden true label."
@@ -353,12 +317,3 @@ def _why_none(settings: dict[str, Any], what: str) -> str:
 
 def _last(frame: pd.DataFrame) -> pd.DataFrame:
     return frame if frame.empty else frame[frame["epoch"] == frame["epoch"].max()].reset_index(drop=True)
-
-
-def _written(value: Any) -> str:
-    """A setting as YAML has it, numbers short."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -7,7 +7,6 @@ never imported.
 
 from __future__ import annotations
 
-import html
 import io
 import re
 import warnings
@@ -25,20 +24,6 @@ from dicap.files.written import replacing_own
 INK, MUTED, GRID = "#1f2933", "#65717d", "#e2e6ea"
 BLUE, ORANGE, GREEN, VERMILLION = "#0072b2", "#e69f00", "#009e73", "#d55e00"
 SKY, PURPLE, GREY = "#56b4e9", "#cc79a7", "#8a949e"
-
-# The page restates these as CSS variables with a second set of values for dark mode.
-VARIABLES = {
-    INK: "--fig-ink",
-    MUTED: "--fig-muted",
-    GRID: "--fig-grid",
-    BLUE: "--fig-blue",
-    ORANGE: "--fig-orange",
-    GREEN: "--fig-green",
-    VERMILLION: "--fig-vermillion",
-    SKY: "--fig-sky",
-    PURPLE: "--fig-purple",
-    GREY: "--fig-grey",
-}
 
 
 def look(colour: str, dash: str, marker: str) -> dict[str, Any]:
@@ -130,26 +115,6 @@ def to_svg(figure: Figure) -> str:
     text = text.replace("'DejaVu Sans'", _STACK)
     head, rest = text.split(">", 1)
     return f'{head}>\n <rect width="100%" height="100%" style="fill: #ffffff"/>{rest}'
-
-
-def inline(svg: str, name: str, label: str) -> str:
-    """A standalone SVG of `to_svg` made fit for the page: ids prefixed with `name`, colours as CSS variables, no background.
-
-    `label` is read aloud by screen readers. Text inherits the page's font.
-    """
-    svg = svg.replace('\n <rect width="100%" height="100%" style="fill: #ffffff"/>', "", 1)
-    svg = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', svg)
-    svg = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", svg)
-    svg = re.sub(r'href="#([^"]+)"', rf'href="#{name}-\1"', svg)
-    svg = re.sub(r"\s*<style type=\"text/css\">.*?</style>", "", svg, flags=re.DOTALL)
-    svg = svg.replace(f"font-family: {_STACK}", "font-family: inherit")
-    for colour, variable in VARIABLES.items():
-        svg = re.sub(rf"(fill|stroke): {colour}\b", rf"\1: var({variable})", svg)
-    view_box = re.search(r'viewBox="([^"]+)"', svg)
-    assert view_box is not None, "matplotlib writes a viewBox"
-    opening = f'<svg class="figure" role="img" aria-label="{html.escape(label)}" viewBox="{view_box[1]}"'
-    opening += ' xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
-    return opening + svg[svg.index(">") :].rstrip()
 
 
 def save(figure: Figure, path: Path) -> None:

@@ -59,17 +59,10 @@ def _check_data(settings: Settings) -> None:
 
 
 def _check_version() -> None:
-    """Raise SettingsError where the project was made with a newer version than the installed one (requirements.txt)."""
-    from packaging.version import Version
-
-    if REQUIREMENTS.is_file() and (asked := ASKED.search(REQUIREMENTS.read_text(encoding="utf-8"))):
-        if Version(asked[1]) > Version(__version__):
-            raise SettingsError(
-                f"{REQUIREMENTS}: dicap: found {asked[1]}, but {__version__} is installed; pip install -r {REQUIREMENTS}"
-            )
-        if Version(asked[1]) < Version(__version__):
-            click.echo(
-                f"Warning: {REQUIREMENTS}: dicap=={asked[1]} stands there and {__version__} runs; write {__version__} there, and "
-                "`dvc repro` runs every stage with it",
-                err=True,
-            )
+    """Raise SettingsError where the project's version (requirements.txt), which stands for the code, is not the installed one."""
+    asked = ASKED.search(REQUIREMENTS.read_text(encoding="utf-8")) if REQUIREMENTS.is_file() else None
+    if asked and asked[1] != __version__:
+        raise SettingsError(
+            f"{REQUIREMENTS}: dicap: found {asked[1]}, but {__version__} is installed; pip install -r {REQUIREMENTS}, or write "
+            f"{__version__} there: then `dvc repro` runs every stage with it"
+        )

@@ -52,10 +52,6 @@ def command(params: Path, model: Path | None, out: Path | None, gallery: Path | 
     if result["classes_without_positives"]:
         rule = "left out of the mean" if result["classes_left_out"] else "count 0 in the mean"
         facts["classes without positives"] = f"{result['classes_without_positives']}, {rule}"
-    if result["classes_left_out"]:
-        facts["mean over"] = (
-            f"{result['n_classes'] - result['classes_left_out']} classes, {result['classes_left_out']} cannot be tested"
-        )
     facts["test images"] = result["n_test"]
     if "unknown_entries" in result:
         facts["entries unknown"] = result["unknown_entries"]

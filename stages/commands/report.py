@@ -19,14 +19,8 @@ def command(params: Path) -> None:
     from stages.support.environment import environment
 
     settings = load(params)
-    page = build_report(
-        ARTIFACTS,
-        settings.model_dump(),
-        environment(),
-        ARTIFACTS / "report",
-        dataset=data_folder(settings),
-        unread=unread(settings),
-    )
+    data_folder(settings)  # of the data set that the settings name
+    page = build_report(ARTIFACTS, settings.model_dump(), environment(), ARTIFACTS / "report", unread(settings))
     metrics = read_json(ARTIFACTS / "evaluate" / "details.json")
     score = None if metrics.get("map") is None else score_in_words(metrics)
     finish("report", {"mAP": score, "page": str(page)}, ["dvc exp show"])

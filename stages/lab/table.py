@@ -65,7 +65,7 @@ def command(
         if kind == "main":
             made += budget_tables(runs, spec, published)
         else:
-            made.append(tables.collect(runs, spec, published, tables.published_averages(spec)))
+            made.append(tables.collect(runs, spec, published))
     made = [table for table in made if table.rows]  # on a processor nobody knows of a device's memory
     if not made:
         has = "belongs to it" if runs.empty else "has a number for it (a solved head has no minutes per epoch)"

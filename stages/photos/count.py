@@ -22,19 +22,15 @@ def command(images: tuple[str, ...], model: Path | None, classes: tuple[str, ...
 
     IMAGES as for `predict`. The sum of the model's probabilities is corrected by its errors on held-out labelled images. The
     interval is valid if those were drawn at random from the same photographs; images chosen by `suggest` are not, except with
-    --by random. A warning appears if IMAGES look out of distribution; the column by_shift then has another estimate. Writes OUT
-    and a bar chart (.svg).
+    --by random. A warning appears if IMAGES look out of distribution; the column by_shift then has another estimate.
     """
     from dicap.files.written import check_own, replacing_own
     from dicap.photos.count import count
-    from dicap.photos.folder import Photograph, photographs
-    from dicap.photos.pages.counts import bars
-    from dicap.report import style
+    from dicap.photos.folder import photographs, stored
 
     if out.suffix.lower() != ".csv":
         raise SettingsError(f"--out: found {str(out)!r}, expected a file that ends in .csv")
-    chart = out.with_suffix(".svg")
-    check_own(out, chart)
+    check_own(out)
     if images:
         named = photographs(images[0] if len(images) == 1 else images)
         photos = list({os.path.abspath(str(one.source)): one for one in named}.values())  # what is named twice counts once
@@ -48,20 +44,18 @@ def command(images: tuple[str, ...], model: Path | None, classes: tuple[str, ...
         rows = unlabelled(settings, store)
         if not len(rows):
             raise DataError(f"{store.folder}: every image is labelled; name a folder to count in")
-        photos, number = (Photograph(str(store.ids[row]), store.image(row)) for row in rows), len(rows)
+        photos, number = stored(store, rows), len(rows)
     table, outcome, warnings = count(
         model or ARTIFACTS / "finetune", photos, number, classes, device=device, known=known_features()
     )
     with replacing_own(out) as temporary:
         table.to_csv(temporary, index=False, float_format="%.6g", lineterminator="\n")
-    with style.house_style():
-        style.save(bars(table), chart)
     shown = [(row["class"], f"{row['count']:,.0f}", f"{row['low']:,.0f} to {row['high']:,.0f}") for _, row in table.iterrows()]
     for line in columns([("class", "count", "95 % interval"), *shown], right={1, 2}):
         say(line)
     for line in warnings:
         click.echo(f"Warning: {line}", err=True)
-    facts = {"images": outcome.images, "classes": len(table), "counts": str(out), "chart": str(chart)}
+    facts = {"images": outcome.images, "classes": len(table), "counts": str(out)}
     facts["assumes"] = "labelled photographs drawn at random from the same ones"
     if outcome.unreadable:
         facts["unreadable"] = len(outcome.unreadable)

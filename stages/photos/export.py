@@ -21,5 +21,4 @@ def command(model: Path, out: Path) -> None:
 
     apart = export(open_model(model, "cpu")[0], out)
     facts = {"model": str(out), "description": f"{out}.json", "largest difference of a score": f"{apart:.1e}"}
-    example = Path("docs/onnx_example.py")  # of this repository
-    finish("export", facts, [f"python {example} {out} PHOTO.jpg"] if example.is_file() else [])
+    finish("export", facts)

@@ -49,10 +49,7 @@ def command(
     if outcome.unreadable:
         facts["unreadable"] = len(outcome.unreadable)
         facts["listed in"] = str(out.with_name(f"{out.stem}.unreadable.csv"))
-    kind = out.suffix[1:].lower()
-    empty = "" if per_image else ", na_values=['']"
-    names = f", keep_default_na=False{empty}" if kind == "csv" else ""  # a class may be called NA
-    following = f"python -c \"import pandas as pd; print(pd.read_{kind}('{out}'{names}))\""
+    following = []
     if gallery is not None:
         from dicap.evaluation.answers import Answers
         from dicap.photos.folder import photographs
@@ -61,7 +58,7 @@ def command(
         files = {one.name: one.source for one in photographs(meant) if isinstance(one.source, Path)}
         root = Path(images[0]) if len(images) == 1 and Path(images[0]).is_dir() else Path()
         page = write_gallery(out, root, saved.classes, Answers.of(saved.evidence), gallery, workers, files)
-        facts["gallery"], following = str(page), opening(page)
+        facts["gallery"], following = str(page), [opening(page)]
     for line in of_chance(saved.evidence.measured):
         click.echo(f"Warning: {line}", err=True)
-    finish("predict", facts, [following])
+    finish("predict", facts, following)

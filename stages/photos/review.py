@@ -94,12 +94,16 @@ def out_of_fold_scores(
 
     from dicap.frozen.features.recipe import pretrained_network
     from dicap.frozen.inputs import open_features
+    from dicap.machine.progress import progress
     from dicap.machine.runtime import Runtime
-    from dicap.photos.review import among_neighbours, features_of, out_of_fold
+    from dicap.photos.folder import stored
+    from dicap.photos.predict import embeddings
+    from dicap.photos.review import among_neighbours, out_of_fold
 
     if not settings.needs_features:
-        network = pretrained_network(settings)
-        return out_of_fold(among_neighbours(features_of(network, store, rows, Runtime.choose(device))), labels)
+        photos = progress(stored(store, rows), desc="review", total=len(rows), unit="image")
+        _, features = embeddings(pretrained_network(settings), photos, store.image_size, Runtime.choose(device))
+        return out_of_fold(among_neighbours(features), labels)
     seen = np.flatnonzero(roles != "test")  # the unlabelled ones tell what is alike
     features = open_features(ARTIFACTS / "features", settings, store).mean(seen)
     return out_of_fold(among_neighbours(features)[np.searchsorted(seen, rows)], labels)

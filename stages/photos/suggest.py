@@ -1,11 +1,7 @@
 """`dicap-stage suggest`: which unlabelled images to label next, or first."""
 
-from __future__ import annotations
-
 import shlex
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 from unicodedata import normalize
 
 import click
@@ -13,15 +9,8 @@ import click
 from dicap.errors import DataError, SettingsError
 from dicap.settings.resolve import TEMPLATE, read_yaml, resolve_values
 from stages.photos.photographs import originals, unlabelled, write_list
-from stages.support.common import ARTIFACTS, data_folder, device_option, load, out_option, params_option
+from stages.support.common import ARTIFACTS, data_folder, device_option, known_features, load, out_option, params_option
 from stages.support.terminal import finish, opening, say
-
-if TYPE_CHECKING:
-    from dicap.data.store import Store
-    from dicap.machine.runtime import Runtime
-    from dicap.models import SavedModel
-    from dicap.settings import Settings
-    from dicap.training.inputs import Inputs
 
 BY = ("spread", "random")  # those of dicap.photos.suggest
 LIST, PAGE = "labels.csv", "index.html"
@@ -55,11 +44,12 @@ def command(
     from dicap.data.labels import labelled_mask
     from dicap.data.store import Store
     from dicap.photos.pages.labelling import Question, write_labelling_page
+    from dicap.photos.predict import open_model
     from dicap.photos.suggest import suggest
 
     settings = load(params)
     store = Store.open(data_folder(settings))
-    saved, runtime, inputs = _opened(settings, store, model or ARTIFACTS / "finetune" / "model.safetensors", device)
+    saved, _ = open_model(model or ARTIFACTS / "finetune", device)
     if saved.settings.image_size != store.image_size or saved.classes != store.classes:
         raise DataError(f"{model or ARTIFACTS / 'finetune'}: trained on another data set than {store.folder}; run `dvc repro`")
     labelled, open_ = labelled_mask(store.folder), unlabelled(settings, store)
@@ -70,34 +60,14 @@ def command(
             f"{store.folder}: every image is labelled already{hidden if len(open_) else ''}; name a folder of images without "
             f"labels to choose from: dicap-stage init-data {settings.data_root} --unlabeled FOLDER"
         )
-    chosen = suggest(saved, inputs, rows, count, runtime, by, labelled.nonzero()[0])
-    listed = [(store.ids[one.row], "", ";".join(saved.classes[c] for c in one.likely)) for one in chosen]
-    questions = [Question(str(store.ids[one.row]), one.chance, one.likely) for one in chosen]
+    chosen, chance = suggest(saved, store, rows, count, device, by, labelled.nonzero()[0], known_features())
+    likely = [(one >= 0.5).nonzero()[0].tolist() for one in chance]
+    questions = [Question(str(store.ids[row]), one, on) for row, one, on in zip(chosen, chance, likely, strict=True)]
+    listed = [(question.id, "", ";".join(saved.classes[c] for c in question.on)) for question in questions]
     write_list(out / LIST, [("image", "labels", "model_says"), *listed])
-    pictures, measured = originals(settings, store, [one.row for one in chosen]), saved.evidence.measured is not None
+    pictures, measured = originals(settings, store, chosen.tolist()), saved.evidence.measured is not None
     write_labelling_page(questions, pictures, saved.classes, out / PAGE, review=False, measured=measured)
     _finish(out, count, len(chosen), len(rows), [f"dicap-stage import-labels {out / LIST}", "dvc repro"])
-
-
-def _opened(settings: Settings, store: Store, path: Path, device: str) -> tuple[SavedModel, Runtime, Inputs]:
-    """A model and what it looks at: the features of the bank, where they are of the model's own backbone, else the images."""
-    from dicap.frozen.inputs import open_features
-    from dicap.machine.runtime import Runtime
-    from dicap.models import backbone_of, load_model
-    from dicap.network import detach_backbone
-    from dicap.photos.predict import open_model
-    from dicap.training.inputs import Images
-
-    with suppress(DataError):  # the features may be of other settings by now, or none are there
-        features = open_features(ARTIFACTS / "features", settings, store)
-        bank = features.bank
-        if backbone_of(path) == bank.recipe.weights:
-            runtime = Runtime.choose(device)
-            saved = load_model(path, runtime.device, stored=bank.backbone)
-            detach_backbone(saved.network, bank.grid)
-            return saved, runtime, features
-    saved, runtime = open_model(path, device)
-    return saved, runtime, Images(store, settings.seed, settings.augment.flip)
 
 
 def _names(text: str) -> list[str]:

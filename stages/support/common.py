@@ -115,21 +115,16 @@ def gallery_option(function: Callable) -> Callable:
 
 def machine_options(function: Callable) -> Callable:
     """Choices of the machine that change no result and retrain nothing: options, or environment variables for `dvc repro`."""
-    options = [
-        device_option,
-        click.option(
-            "--amp",
-            envvar="DICAP_AMP",
-            type=click.Choice(["auto", "off", "bf16", "fp16"]),
-            default="auto",
-            show_default=True,
-            help="Mixed precision; auto: bf16 or fp16 on a GPU, off on a CPU. [DICAP_AMP]",
-        ),
-        click.option("--workers", envvar="DICAP_WORKERS", type=click.IntRange(0), help="Loader processes. [DICAP_WORKERS]"),
-    ]
-    for option in reversed(options):
-        function = option(function)
-    return function
+    amp = click.option(
+        "--amp",
+        envvar="DICAP_AMP",
+        type=click.Choice(["auto", "off", "bf16", "fp16"]),
+        default="auto",
+        show_default=True,
+        help="Mixed precision; auto: bf16 or fp16 on a GPU, off on a CPU. [DICAP_AMP]",
+    )
+    workers = click.option("--workers", envvar="DICAP_WORKERS", type=click.IntRange(0), help="Loader processes. [DICAP_WORKERS]")
+    return device_option(amp(workers(function)))
 
 
 def known_results(stage: str) -> Path:

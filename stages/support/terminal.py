@@ -49,15 +49,11 @@ def say(line: str) -> None:
 
 def columns(rows: Sequence[Sequence[str]], right: Collection[int] = (), most: int = 60) -> list[str]:
     """Lines of a table without borders; `right`: columns of numbers."""
+    from tabulate import tabulate
+
     cut = [[cell if len(cell) <= most else f"{cell[: most - 3]}..." for cell in row] for row in rows]
-    widths = [max(len(row[c]) for row in cut) for c in range(len(cut[0]))]
-    return [
-        "  ".join(
-            f"{cell:>{width}}" if c in right else f"{cell:<{width}}"
-            for c, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in cut
-    ]
+    align = ["right" if c in right else "left" for c in range(len(rows[0]))]
+    return tabulate(cut, tablefmt="plain", disable_numparse=True, colalign=align).splitlines()
 
 
 def spoken() -> dict[str, bool]:

@@ -85,9 +85,9 @@ def test_every_invalid_cell_is_named_before_anything_runs():
         ("cases: {a: mld}", "cases.a: found 'mld'"),
         ("cases: {1: {seed: 1}, '1': {seed: 2}}", "cases.1.[key]: found 1; Input should be a valid string"),
         ("axis: {seed: [1]}", "expected the keys title, table"),
-        ("- 1", "expected the keys"),
-        ("a: [", "not a YAML file"),
-        ("table: mine", "table: found 'mine', allowed are main, "),
+        ("- 1", "expected `key: value` lines"),
+        ("a: [", "not readable as YAML"),
+        ("table: mine", "table: found 'mine'; Input should be 'main', "),
     ],
 )
 def test_a_bad_file_is_one_line(tmp_path, text, line):

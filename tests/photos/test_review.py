@@ -8,7 +8,9 @@ from dicap.data.store import Store
 from dicap.machine.runtime import Runtime
 from dicap.network import build_network
 from dicap.photos import review
-from dicap.photos.review import among_neighbours, chances, doubts, entry_surprise, features_of, out_of_fold
+from dicap.photos.folder import stored
+from dicap.photos.predict import embeddings
+from dicap.photos.review import among_neighbours, chances, doubts, entry_surprise, out_of_fold
 
 
 def scored(features, labels):
@@ -96,7 +98,8 @@ def test_features_are_those_of_the_plain_images(tiny_set, tiny_experiment):
     store = Store.open(tiny_set)
     network = build_network(experiment.settings, lambda channels: torch.nn.Identity()).eval()
     rows = np.array([5, 2])
-    found = features_of(network, store, rows, Runtime(torch.device("cpu")))
+    names, found = embeddings(network, stored(store, rows), store.image_size, Runtime(torch.device("cpu")))
+    assert names == [store.ids[row] for row in rows]
     images = store.read(rows)
     with torch.inference_mode():
         plain = network.features(images).mean((2, 3))

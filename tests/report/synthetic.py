@@ -8,7 +8,6 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from data.raw import small_set
 from dicap.calibration.rates import correctness_weight, count_bins, estimate_rates
 from dicap.calibration.thresholds import PseudoLabels, dual_thresholds, hard_labels
 from dicap.evaluation.evaluate import metrics
@@ -91,11 +90,6 @@ def write_evaluation(folder: Path, names: list[str], truth: np.ndarray, rng: np.
     files.write_predictions(ids, score, answer, truth, folder / "predictions.parquet")
 
 
-def write_dataset(folder: Path) -> Path:
-    """A converted set with the test images that `write_run` made up."""
-    return small_set(folder, n_train=1, n_test=60, size=16)
-
-
 def _history(stage: str, epochs: int, rng: np.random.Generator, hidden: bool) -> list[dict[str, Any]]:
     start, rise, steps = {"warmup": (55.0, 17, 200), "train": (72.0, 10.5, 187), "finetune": (82.5, 1, 20)}[stage]
     rows = []
@@ -108,6 +102,7 @@ def _history(stage: str, epochs: int, rng: np.random.Generator, hidden: bool) ->
         if stage == "train":
             row |= {"loss_pseudo": 2.0 * np.exp(-0.2 * epoch) + 0.4, "n_crossed": 1, "n_guarded": 0, "grad_pseudo": 1.0}
             row |= {"weight_pos": 0.7 + 0.01 * epoch, "weight_pos_sd": 0.05, "weight_neg": 0.95}
+            row |= {"share_pos": 0.2, "share_neg": 0.7 + 0.01 * epoch, "share_uncertain": 0.1 - 0.01 * epoch}
             if hidden:
                 row |= {"curve_error": 0.05 / (1 + epoch), "precision_pos": 0.95 - 0.15 / (1 + epoch), "precision_neg": 0.97}
         rows.append(row)

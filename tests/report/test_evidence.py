@@ -1,4 +1,4 @@
-"""Reading a run: histograms against loops, examples against labels known here."""
+"""Reading a run: histograms against loops."""
 
 import tempfile
 from pathlib import Path
@@ -37,18 +37,6 @@ def test_histograms_against_a_loop(entries):
 def test_bins_of_figures_are_those_of_the_rates(values, bins):
     array = np.array(values, np.float32)
     assert evidence.bin_of(array, bins).tolist() == bin_index(torch.from_numpy(array), bins).tolist()
-
-
-def test_examples_are_the_surest_of_each_kind():
-    score = np.array([[0.9, 0.1], [0.8, 0.7], [0.3, 0.8], [0.7, 0.9], [0.2, 0.1], [0.6, 0.2]])
-    label = np.array([[1, 0], [0, 1], [1, 1], [1, 0], [1, -1], [-1, 0]])
-    found = evidence.examples(list("abcdef"), score, np.where(score > 0.5, 1, -1), label, ["x", "y"])
-    groups = {key: list(group["id"]) for key, group in found.groupby(["class", "kind"], sort=False)}
-    assert groups == {
-        ("x", "right"): ["a", "d"], ("x", "wrong"): ["b"], ("x", "missed"): ["e", "c"],
-        ("y", "right"): ["c", "b"], ("y", "wrong"): ["d"],
-    }, "f is neither: of its truth nothing is known"  # fmt: skip
-    assert found.iloc[3][["of", "score", "answer", "truth", "unknown"]].tolist() == [2, 0.2, [], ["x"], ["y"]]
 
 
 def test_reliability_against_a_loop(tmp_path):

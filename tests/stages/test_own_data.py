@@ -15,7 +15,7 @@ def test_count_corrects_what_predict_says(project):
     """The count is between the labels' share and what the chances add up to; the project's own images are the default."""
     tiny.photographs(project.folder / "photos", {"test": 12})
     out = project.done("count", "photos")
-    assert "95 % interval" in out and "counts.svg" in out
+    assert "95 % interval" in out and "counts.csv" in out
     table = pd.read_csv("counts.csv").set_index("class")
     assert (table["low"] <= table["count"]).all() and (table["count"] <= table["high"]).all() and (table["high"] <= 12).all()
     project.done("count", "photos", "--class", "red", "--out", "one.csv")

@@ -118,7 +118,7 @@ def test_a_project_is_committed_where_git_knows_nobody(tmp_path, raw_photos):
     assert b"separator: ;" in subprocess.check_output([*git, "show", "HEAD:params.yaml"])
 
 
-@pytest.mark.parametrize(("asked", "code"), [("99.0", 2), ("0.0.1", 0), (None, 0)])
+@pytest.mark.parametrize(("asked", "code"), [("99.0", 2), ("0.0.1", 2), (None, 0)])
 def test_the_version_that_a_project_asks_for(asked, code, bare_project):
     if asked:
         Path("requirements.txt").write_text(f"dicap=={asked}\n")

@@ -59,7 +59,7 @@ def test_a_frozen_backbone_is_not_asked_again(project, monkeypatch):
     """Features that were computed once are read; they know no label, whatever the weights they came from."""
     project.set({"warmup.trainable": "head", "train.trainable": "head", "head": "linear"})
     project.done("features")
-    monkeypatch.setattr("dicap.photos.review.features_of", None)
+    monkeypatch.setattr("dicap.photos.predict.embeddings", None)
     out = project.done("review")
     assert "before training, each image scored out of fold" in out
     assert len(listed(project)) == (pd.read_parquet("data/converted/index.parquet")["split"] == "train").sum()

@@ -1,4 +1,4 @@
-// A click on a figure or a picture shows it as large as the window allows; escape or another click puts it back.
+// A click on a figure shows it as large as the window allows; escape or another click puts it back.
 
 const dialog = document.createElement("dialog");
 dialog.className = "enlarged";
@@ -8,7 +8,7 @@ back.type = "button";
 back.className = "button";
 back.textContent = "Close";
 document.body.append(dialog);
-let place = null; // where the figure came from: it is moved, not copied, for the ids in it are unique
+let place = null; // where the figure came from
 
 function putBack() {
   if (!place) return;
@@ -21,12 +21,12 @@ function putBack() {
 dialog.addEventListener("close", putBack);
 dialog.addEventListener("click", () => dialog.close());
 
-document.querySelectorAll("svg.figure, .gallery img").forEach((figure) => {
+document.querySelectorAll("img.figure").forEach((figure) => {
   const button = document.createElement("button");
   button.type = "button";
   button.className = "enlarge";
   button.title = "Enlarge";
-  button.setAttribute("aria-label", `Enlarge: ${figure.getAttribute("aria-label") || figure.alt}`);
+  button.setAttribute("aria-label", `Enlarge: ${figure.alt}`);
   figure.replaceWith(button);
   button.append(figure);
   button.addEventListener("click", () => {

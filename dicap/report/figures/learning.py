@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,63 +21,48 @@ _TERMS = {  # as in the ledger: what a line is called, and its look
     "pseudo": ("pseudo-labels", style.look(style.VERMILLION, "-.", "^")),
     "con": ("contrastive", style.look(style.GREEN, ":", "D")),
 }
+Line = tuple[str, str, dict[str, Any]]  # column, name, look
 _STAGE_NAMES = {"warmup": "warm-up", "train": "main", "finetune": "fine-tuning"}
 
 
 def scores(history: pd.DataFrame) -> Figure:
     """mAP of the raw and the EMA network on the test images, per epoch. `history` as in Evidence."""
-    figure, ax = style.axes()
-    _line(ax, history, "map_ema", "EMA network", style.look(style.BLUE, "-", "o"))
-    _line(ax, history, "map_raw", "raw network", style.look(style.ORANGE, "--", "s"))
-    ax.set_ylabel("mAP on test images (%)")
-    _epochs(ax, history)
-    style.legend_above(ax)
-    return figure
+    ema = ("map_ema", "EMA network", style.look(style.BLUE, "-", "o"))
+    raw = ("map_raw", "raw network", style.look(style.ORANGE, "--", "s"))
+    return _lines(history, [ema, raw], "mAP on test images (%)")[0]
 
 
 def losses(history: pd.DataFrame) -> Figure:
     """Training losses per epoch on a logarithmic scale; values that are not positive are left out."""
-    figure, ax = style.axes()
-    _line(ax, _positive(history, "loss"), "loss", "total", style.look(style.INK, "-", "o"))
-    for term, (label, look) in _TERMS.items():
-        _line(ax, _positive(history, f"loss_{term}"), f"loss_{term}", label, look)
-    ax.set_yscale("log")
-    ax.set_ylabel("training loss")
-    _epochs(ax, history)
-    style.legend_above(ax)
-    return figure
+    total = ("loss", "total", style.look(style.INK, "-", "o"))
+    return _lines(history, [total, *((f"loss_{term}", *line) for term, line in _TERMS.items())], "training loss", log=True)[0]
 
 
 def gradients(history: pd.DataFrame) -> Figure:
     """Each term's share of the gradient per epoch on a logarithmic scale, and the line below which it hardly acts."""
-    figure, ax = style.axes()
-    total = history[[f"grad_{term}" for term in _TERMS]].sum(axis=1)
-    for term, (label, look) in _TERMS.items():
-        shares = history.assign(share=history[f"grad_{term}"] / total)
-        _line(ax, _positive(shares, "share"), "share", label, look)
+    norms = history[[f"grad_{term}" for term in _TERMS]]
+    shares = history.assign(**{str(term): norms[term] / norms.sum(axis=1) for term in norms})
+    figure, ax = _lines(shares, [(f"grad_{term}", *line) for term, line in _TERMS.items()], "share of the gradient", log=True)
     ax.axhline(HARDLY, color=style.GREY, linewidth=1, linestyle=":")
-    ax.set_yscale("log")
     ax.yaxis.set_major_formatter(lambda share, _: f"{100 * share:g} %")
-    ax.set_ylabel("share of the gradient")
-    _epochs(ax, history)
-    style.legend_above(ax)
     return figure
 
 
-def _positive(history: pd.DataFrame, column: str) -> pd.DataFrame:
-    """The history with nothing in a column where a logarithmic scale has no place for it."""
-    return history.assign(**{column: history[column].where(history[column] > 0)})
-
-
-def _line(ax: Axes, history: pd.DataFrame, column: str, label: str, look: dict[str, Any]) -> None:
-    drawn = False
-    for _, part in history.groupby("stage", sort=False):  # a stage starts from another network: do not join the dots
-        part = part[part[column].notna()]
-        if part.empty:
-            continue
-        every = max(1, len(part) // 12)
-        ax.plot(part["position"], part[column], **look, markersize=3, markevery=every, label=None if drawn else label)
-        drawn = True
+def _lines(history: pd.DataFrame, lines: Sequence[Line], up: str, *, log: bool = False) -> tuple[Figure, Axes]:
+    """Columns of the history by epoch, each with its name and look; a logarithmic scale has no place for what is not positive."""
+    figure, ax = style.axes()
+    for column, label, look in lines:
+        shown = history[history[column].notna() & ((history[column] > 0) | (not log))]
+        for _, part in shown.groupby("stage", sort=False):  # a stage starts from another network: do not join the dots
+            every = max(1, len(part) // 12)
+            ax.plot(part["position"], part[column], **look, markersize=3, markevery=every, label=label)
+            label = None  # named once
+    if log:
+        ax.set_yscale("log")
+    ax.set_ylabel(up)
+    _epochs(ax, history)
+    style.legend_above(ax)
+    return figure, ax
 
 
 def _epochs(ax: Axes, history: pd.DataFrame) -> None:

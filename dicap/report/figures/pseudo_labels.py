@@ -15,21 +15,21 @@ from dicap.report import style
 KINDS = {1: ("positive", style.BLUE), 0: ("negative", style.VERMILLION), -1: ("uncertain", style.GREY)}
 
 
-def shares(frame: pd.DataFrame) -> Figure:
-    """Shares of confident positive, uncertain and confident negative entries per epoch, stacked to 100 %."""
+def shares(history: pd.DataFrame) -> Figure:
+    """Shares of confident positive, uncertain and confident negative entries per epoch of the main stage, stacked to 100 %."""
     figure, ax = style.axes(2.9)
-    bottom = np.zeros(len(frame))
-    for kind in (1, -1, 0):
+    bottom = np.zeros(len(history))
+    for kind, column in ((1, "share_pos"), (-1, "share_uncertain"), (0, "share_neg")):
         name, colour = KINDS[kind]
         ax.bar(
-            frame["epoch"], frame[name], bottom=bottom, width=0.9, color=colour,
+            history["epoch"], history[column], bottom=bottom, width=0.9, color=colour,
             alpha={1: 0.9, -1: 0.4, 0: 0.65}[kind], linewidth=0, label=name,
         )  # fmt: skip
-        bottom = bottom + frame[name].to_numpy()
+        bottom = bottom + history[column].to_numpy()
     ax.set_ylim(0, 1)
     ax.yaxis.set_major_formatter(PercentFormatter(1.0))
     ax.set_ylabel("share of entries")
-    _epoch_axis(ax, frame["epoch"])
+    _epoch_axis(ax, history["epoch"])
     style.legend_above(ax)
     return figure
 
@@ -52,21 +52,6 @@ def weight_bars(frame: pd.DataFrame) -> Figure:
     ax.set_xlabel("weight")
     ax.set_ylabel("entries")
     ax.grid(visible=False, axis="x")
-    style.legend_above(ax)
-    return figure
-
-
-def weights_by_epoch(history: pd.DataFrame) -> Figure:
-    """Mean weights of positives, with a band of a standard deviation to either side, and of negatives by epoch."""
-    figure, ax = style.axes(2.9)
-    for kind, column, dash, marker in ((1, "weight_pos", "-", "o"), (0, "weight_neg", "--", "s")):
-        name, colour = KINDS[kind]
-        ax.plot(history["epoch"], history[column], **style.look(colour, dash, marker), markersize=3, label=f"{name} labels")
-    mean, sd = history["weight_pos"], history["weight_pos_sd"]
-    ax.fill_between(history["epoch"], mean - sd, mean + sd, color=KINDS[1][1], alpha=0.2, linewidth=0)
-    ax.set_ylim(-0.03, 1.03)
-    ax.set_ylabel("mean weight")
-    _epoch_axis(ax, history["epoch"])
     style.legend_above(ax)
     return figure
 

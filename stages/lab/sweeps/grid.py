@@ -21,14 +21,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictStr, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 
-from dicap.errors import SettingsError, did_you_mean, first_line
+from dicap.errors import SettingsError, did_you_mean
 from dicap.lab.experiments import TABLES
 from dicap.settings import changed, flatten, known_keys, read_yaml, resolve_values
 
@@ -43,7 +41,7 @@ class Grid:
     """
 
     title: str
-    table: str | None = None
+    table: Literal[*TABLES] | None = None  # type: ignore[valid-type]
     settings: dict[str, Any] = field(default_factory=dict)
     cases: dict[StrictStr, dict[str, Any]] = field(default_factory=lambda: {"": {}})  # 1 and "1" would be one
     axes: dict[str, Annotated[list[Any], Field(min_length=1)]] = field(default_factory=dict)
@@ -79,17 +77,11 @@ class Cell:
 
 def read_grid(path: Path) -> Grid:
     """Read a grid file. Raises SettingsError with a line for every mistake."""
-    try:
-        content = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SettingsError(f"{path}: cannot be read ({error.strerror}); experiments/ holds the ready-made grids") from None
-    except (YAMLError, ValueError, RecursionError) as error:  # a byte that is not UTF-8, a date of month 13, too many brackets
-        raise SettingsError(f"{path}: not a YAML file ({first_line(error)})") from None
-    if not isinstance(content, dict) or not content.keys() <= {*KEYS}:
+    if not path.is_file():
+        raise SettingsError(f"{path}: no such file; experiments/ holds the ready-made grids")
+    content = read_yaml(path)
+    if not content.keys() <= {*KEYS}:
         raise SettingsError(f"{path}: expected the keys {', '.join(KEYS)}")
-    if (table := content.get("table")) is not None and table not in TABLES:
-        allowed = f"allowed are {', '.join(TABLES)}, and null for a grid that no table shows"
-        raise SettingsError(f"{path}: table: found {table!r}, {allowed}")
     written: dict[str, Any] = {"title": path.stem} | {key: value for key, value in content.items() if value}
     try:
         grid = Grid(**written)

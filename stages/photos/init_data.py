@@ -23,15 +23,9 @@ if TYPE_CHECKING:
 SHOWN = 40  # classes
 MAX_REJECTED = 0.01  # convert.max_rejected as published
 LEFT_OUT = 0.1  # share of images that one may want to leave out; of more the reading is wrong
-ELSEWHERE = (
-    "unlabeled_root",
-    "test_share",
-    "added",
-    "new_classes",
-    "names",
-)  # settings of `own` that have options of other names, or none
+ELSEWHERE = ("unlabeled_root", "test_share", "added", "new_classes")  # settings of `own` with options of other names, or none
 READING = tuple(key for key in Own.model_fields if key not in ELSEWHERE)
-LISTS = ("files", "classes", "ignore")
+LISTS = ("files", "classes", "names", "ignore")
 
 
 def reading_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -75,52 +69,50 @@ def command(folder: Path, unlabeled: Path | None, test_share: float | None, dry_
         }
         | chosen
     )
-    found, options = survey(folder.resolve(), options)
-    ratio, why = found.ratio
+    seen, options = survey(folder.resolve(), options)
+    ratio, why = seen.ratio
     settings = {
         "dataset": "table",
-        "data_root": str(found.root),
+        "data_root": str(seen.root),
         "ratio": ratio,
         "protocol": "recommended",
         "own.test_share": options.test_share or None,
         "own.unlabeled_root": options.unlabeled_root,
-        "own.names": options.names,
     } | ({"own.added": None, "own.new_classes": None} if forgotten else {})  # else as it is: somebody may have imported meanwhile
     defaults = Own()
     settings |= {f"own.{key}": None if (v := getattr(options, key)) == getattr(defaults, key) else v for key in READING}
     if not dry_run:
         take_turns(params)
         change_settings(params, settings)
-    for what, how in [*found.understood, ("ratio", f"{ratio:g}: {why}")]:
+    for what, how in [*seen.understood, ("ratio", f"{ratio:g}: {why}")]:
         say(f"{what:<8}  {how}")
     say("")
-    train = max(1, found.counts["train"])
-    rows = [(name, str(seen), f"{seen / train:.1%}", str(test)) for name, seen, test in found.classes[:SHOWN]]
+    train = max(1, seen.counts["train"])
+    rows = [(name, str(shown), f"{shown / train:.1%}", str(test)) for name, shown, test in seen.classes[:SHOWN]]
     for line in columns([("class", "train", "share", "test"), *rows], right={1, 2, 3}):
         say(line)
-    if len(found.classes) > SHOWN:
-        say(f"... and {len(found.classes) - SHOWN} more classes")
+    if len(seen.classes) > SHOWN:
+        say(f"... and {len(seen.classes) - SHOWN} more classes")
     say("")
-    for line in columns([("image", "split", "labels"), *found.examples]):
+    for line in columns([("image", "split", "labels"), *seen.examples]):
         say(line)
     say("")
-    for line in [*forgotten, *found.notes]:
-        say(f"note: {line}")
-    for line in found.problems:
-        say(f"problem: {line}")
+    for kind, lines in (("note", [*forgotten, *seen.notes]), ("problem", seen.problems)):
+        for line in lines:
+            say(f"{kind}: {line}")
     facts = {
-        "format": found.kind,
-        "images": ", ".join(f"{count} {split}" for split, count in found.counts.items() if count),
-        "classes": len(found.classes),
-        "labels an image": round(found.labels_per_image, 2),
+        "format": seen.kind,
+        "images": ", ".join(f"{count} {split}" for split, count in seen.counts.items() if count),
+        "classes": len(seen.classes),
+        "labels an image": round(seen.labels_per_image, 2),
         "ratio": ratio,
-        "unreadable": len(found.unreadable),
-        "missing": len(found.missing),
-        "problems": len(found.problems),
+        "unreadable": len(seen.unreadable),
+        "missing": len(seen.missing),
+        "problems": len(seen.problems),
         "settings": "not written" if dry_run else str(params),
     }
     place = [] if params.parent == Path() else [f"cd {shlex.quote(str(params.parent))}"]
-    finish("init-data", facts, [*place, *_next(found, dry_run, _allowed(params))])
+    finish("init-data", facts, [*place, *_next(seen, dry_run, _allowed(params))])
 
 
 def _listed(values: Iterable[str]) -> list[str]:
@@ -169,16 +161,16 @@ def _allowed(params: Path) -> float:
         return MAX_REJECTED
 
 
-def _next(found: "Survey", dry_run: bool, allowed: float) -> list[str]:
+def _next(seen: "Survey", dry_run: bool, allowed: float) -> list[str]:
     """What to type next: the run only where it can succeed."""
-    if found.rejected > max(allowed, LEFT_OUT):
+    if seen.rejected > max(allowed, LEFT_OUT):
         return ["see why the files that are named above cannot be read, then look again"]
-    if found.rejected > allowed:
-        share = min(1.0, math.ceil(found.rejected * 100 + 1) / 100)
+    if seen.rejected > allowed:
+        share = min(1.0, math.ceil(seen.rejected * 100 + 1) / 100)
         return [
             "repair or remove the files that are named above, then look again",
             f"or leave them out: set convert.max_rejected to {share:g} in params.yaml, then dvc repro",
         ]
-    if len(found.everywhere) == len(found.classes):
-        return [f"add photographs without {found.classes[0][0]}, labelled `-`, then look again"]
+    if len(seen.everywhere) == len(seen.classes):
+        return [f"add photographs without {seen.classes[0][0]}, labelled `-`, then look again"]
     return ["the same without --dry-run"] if dry_run else ["dvc repro", "git commit --all    # a sweep runs what is committed"]

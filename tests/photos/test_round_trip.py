@@ -236,8 +236,11 @@ def read_back(form: str, what: Drawn, root: Path):
     """{picture: labels} of the images that are there, each once; the error's one line where the set is refused."""
     try:
         WRITERS[form](root, what)
-        options = Own(test_share=0.3, words="class")
-        raw = read_raw("table", *understand(root.resolve(), options))
+        classes = {name for labels in what.labels.values() for name in plain(labels) or ()}
+        kind = form if form == "folders" else None
+        options = Own(test_share=0.3, format=kind, names=[*classes])  # which are certain, whatever they look like
+        place, reading, seen = own.look(root.resolve(), options)
+        raw = read_raw("table", place, reading.model_copy(update={"names": seen.classes}))
         look, _ = survey(root, options)  # as `init-data` does
     except DataError as error:
         return str(error)

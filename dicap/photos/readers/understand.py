@@ -150,8 +150,9 @@ def _without_files(root: Path, said: Own, others: list[str]) -> str:
 
 def _ask_of_files(root: Path, names: list[str], kind: str, said: Own) -> None:
     """Ask of files that nothing reads, by their endings; and of folders whose names are hardly those of labels."""
-    aside = (root / said.unlabeled_root).resolve() if said.unlabeled_root else root / "no such folder"
-    names = [name for name in names if not (root / name).resolve().is_relative_to(aside)]
+    aside = Path(said.unlabeled_root or root).resolve()  # which counts where it is a folder in this one
+    ignored = [*(said.ignore or ()), *([str(aside.relative_to(root.resolve()))] if root.resolve() in aside.parents else [])]
+    names = [name for name in names if not is_ignored(name, ignored)]
     endings: dict[str, list[str]] = {}
     for name in names:
         endings.setdefault(Path(name).suffix.lower() or ".", []).append(name)
@@ -159,8 +160,7 @@ def _ask_of_files(root: Path, names: list[str], kind: str, said: Own) -> None:
     unread = f"files that are not read: {shown}; " if names else ""
     ways: dict[str, str] = {}
     if kind == "folders" and said.format is None:
-        images = [name for name in list_images(root, required=False) if not is_ignored(name, said.ignore)]
-        images = [name for name in images if not (root / name).resolve().is_relative_to(aside)]
+        images = [name for name in list_images(root, required=False) if not is_ignored(name, ignored)]
         stems = {part for name in names for part in (Path(name).stem, Path(name).stem.partition(".")[0])}
         if 2 * sum(Path(name).stem in stems for name in images) > len(images):
             raise DataError(f"{root}: {unread}most photographs have one, and labels may be in them: {WRITE}")
@@ -185,8 +185,9 @@ def _of_anything(images: list[str]) -> str | None:
             tops.add(parts[splits.index(None)])
     words = {name: (re.findall(r"[^\W\d_]+", normalize("NFC", name.casefold())) or [""])[0] for name in sorted(tops)}
     months = {name.casefold() for name in (*calendar.month_name, *calendar.month_abbr)}  # and an empty name
+    dates = {name for name in words if re.sub(r"[\W\d_]+", "", name.casefold()) in months}
     alike = len(tops) > 1 and len({*words.values()}) == 1 and words.keys().isdisjoint(words.values())
-    return next((name for name in words if alike or heads.ANYTHING.fullmatch(name) or words[name] in months), None)
+    return next((name for name in words if alike or heads.ANYTHING.fullmatch(name) or name in dates), None)
 
 
 class Columns:

@@ -178,7 +178,8 @@ def write_label_studio(root, what):
     what.place(root / "upload")
     tasks = []
     for i, (path, labels) in enumerate(what.labels.items()):
-        result = [{"value": {"choices" if what.as_lists else "rectanglelabels": sorted(labels or ())}, "type": "x"}]
+        kind = "choices" if what.as_lists else "rectanglelabels"
+        result = [{"value": {kind: sorted(labels or ())}, "type": kind}]
         address = f"/data/local-files/?d={quote(os.fsencode('upload/' + path))}"
         tasks.append({"id": i, "data": {"image": address}, "annotations": [] if labels is None else [{"result": result}]})
     (root / "export.json").write_text(json.dumps(tasks))

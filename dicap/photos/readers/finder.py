@@ -88,6 +88,9 @@ class Finder:
         simple = name.strip().replace("\\", "/").lstrip("/")
         if ".." in simple.split("/"):
             return None
+        if os.path.isabs(name) and os.path.isfile(name):  # whose folder may be named by way of a link
+            file = Path(os.path.realpath(Path(name).parent), Path(name).name)
+            return self._root / os.path.relpath(file, os.path.realpath(self._root))
         places = [*folders, self._root]
         if (file := _file_at(places[0], name, simple)) is not None:  # where such annotations have their images
             return file

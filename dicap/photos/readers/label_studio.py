@@ -13,7 +13,7 @@ from dicap.photos.readers.question import Question
 from dicap.photos.readers.sheet import MARKS, NO
 from dicap.settings import Own
 
-SHAPES = ("rectangle", "ellipse", "polygon", "keypoint", "brush", "x", "")  # answers that say a place, and perhaps no class
+SHAPES = ("rectangle", "ellipse", "polygon", "keypoint", "brush", "")  # answers that say a place, and perhaps no class
 Said = frozenset[tuple[str, str]]  # of an answer: (control, name) of all that was chosen
 
 

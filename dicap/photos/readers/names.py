@@ -29,7 +29,7 @@ WRAPPED = re.compile(r"^['\"\[{]|['\"\]}]$")  # what is left of a list in anothe
 DOUBTED = re.compile(r"(?:[!~¬?-]|(?:no|not|non|without|kein|keine)[ _-])\s*(.+)|(.+?)\s*\?+", re.IGNORECASE)
 WITHIN = " _-.'’()"  # marks that belong to a name more often than they separate
 BETWEEN = ",，、|"  # marks that separate more often than they belong to a name
-WORDS = r" and | or | und | et | y |[_.'’()-]+"  # what may separate names that stand alone too
+WORDS = r" and | or | und | et | y |[ _.'’()-]"  # what may separate names that stand alone too
 
 
 def with_words(listing: Listing, own: Own, looking: bool = False) -> Listing:
@@ -62,7 +62,8 @@ def with_words(listing: Listing, own: Own, looking: bool = False) -> Listing:
             names=sorted(nothing),
         )
     if looking or own.names is None:
-        ask_of_names(places, certain | nothing, own.format in (None, "table"), listing.separated)
+        others = {name: where for name, where in places.items() if name not in nothing}
+        ask_of_names(others, certain, own.format in (None, "table"), listing.separated)
     if not nothing or own.words == "class":
         return listing
     rows = []
@@ -139,10 +140,10 @@ def _mark_within(name: str, names: Collection[str], repeated: Collection[str], s
     """
     for mark in dict.fromkeys(letter for letter in name if letter not in WITHIN and unicodedata.category(letter)[0] not in "LNM"):
         parts = [part.strip() for part in name.split(mark)]
-        if mark in BETWEEN or (all(parts) and (not separated or any(part in names for part in parts))):
+        if mark in BETWEEN or (mark in name.strip(mark) and (not separated or any(part in names for part in parts))):
             return mark
-    for between, known in ((WORDS, names), (r"\s+", repeated)):
-        parts = [part for part in re.split(between, name) if part]
-        if len(parts) > 1 and all(part in known for part in parts) and (mark := re.search(between, name)):
-            return mark[0]
+    for mark in dict.fromkeys(re.findall(WORDS, name)):
+        parts = [part.strip() for part in name.split(mark) if part.strip()]
+        if len(parts) > 1 and all(part in (repeated if mark == " " else names) for part in parts):
+            return mark
     return None

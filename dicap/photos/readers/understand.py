@@ -94,7 +94,7 @@ def _labels(root: Path, said: Own, others: list[str]) -> tuple[str, list[str]]:
         if is_ours(root / name):
             raise DataError(f"{root / name}: answers of a model, or a list to import (`dicap-stage import-labels`); name labels")
     kinds: dict[str, str] = {}
-    first = [name for name in TABLES if name in others]
+    first = [name for name in TABLES if name in others and said.format in (None, "table")]
     for name in said.files or first[:1] or others:
         kind = _format_of(root / name, name.count("/"), bool(said.files))
         if kind is not None and said.format in (None, kind) and not _is_beside(name, kind):

@@ -25,7 +25,7 @@ from dicap.files.locks import locked
 from dicap.models import SavedModel, load_model
 from dicap.photos.folder import Images
 from dicap.photos.predict import predict
-from dicap.photos.readers.listing import listed
+from dicap.photos.readers.question import listed
 from dicap.settings import Own
 from dicap.settings.resolve import TEMPLATE, change_settings
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from dicap.data.sources.base import Item, RawSet, Rejected, unknown_entries
 from dicap.errors import first_of
 from dicap.machine.progress import progress
-from dicap.photos.readers.read import read, with_unlabelled
-from dicap.photos.readers.understand import understand
+from dicap.photos.readers.read import look, read, with_unlabelled
 from dicap.settings import Own
 
 MISSING = "missing"  # what the reader of images says of a file that is not there
@@ -66,18 +65,23 @@ def survey(place: Path, options: Own) -> tuple[Survey, Own]:
     A test split is asked for where there is none (own.test_share 0.2), and images that no annotation names become unlabelled.
 
     Raises:
-        DataError: no labels are found, or what is there can be read in more than one way.
+        DataError: no labels are found.
+        Question: what is there can be read in more than one way.
     """
-    root, options = understand(place, options)
-    drawing = options.model_copy(update={"test_share": options.test_share or TEST_SHARE})  # only where there is no test split
-    raw = read(root, drawing)
+    share = options.test_share
+    root, drawing, raw = look(
+        place, options.model_copy(update={"test_share": share or TEST_SHARE})
+    )  # where there is no test split
+    options = drawing.model_copy(update={"test_share": share})
     kind, drawn = raw.source["format"], raw.source.get("test_drawn", 0)
     options = drawing if drawn else options
     unlisted = 0
     if not options.unlabeled_root and kind != "folders":
         unlisted = _unlisted(raw, root, options)
         wider = options.model_copy(update={"unlabeled_root": str(root)})
-        if unlisted and len((all_ := read(root, wider)).items) > len(raw.items):  # and no copies alone, which are left out
+        if unlisted and len((all_ := read(root, wider, looking=True)).items) > len(
+            raw.items
+        ):  # and no copies alone, which are left out
             raw, options = all_, wider
         else:
             unlisted = 0

@@ -50,16 +50,18 @@ class Own(Section):
         "columns of 0 and 1, one a class, where there is no column of labels; of Label Studio the controls that hold classes",
     )
     names: list[str] | None = own(
-        None, "names of the classes: another name, or one that no image has any more, is refused; null: any name"
+        None,
+        "names of the classes, whatever they look like; `init-data` writes all, and then another name, or one that no image has "
+        "any more, is refused; null: any name",
     )
-    split: str | None = own(None, "column of train, val, test, unlabeled")
+    split: str | None = own(None, "column of a table, or key of COCO's images: train, val, test, unlabeled")
     group: str | None = own(
-        None, "column that groups photographs, such as a patient or a scene: a group stays on one side of every split"
+        None, "column or key that groups photographs, such as a patient or a scene: a group stays on one side of every split"
     )
     value: str | None = own(None, "column beside labels: 1 where the label is there, 0 where it is known to be absent")
     absent: str | None = own(None, "column of classes known to be absent; a class in neither column is then unknown")
     open: str | None = own(None, "column that is 1 where a row is not labelled")
-    ignore: list[str] | None = own(None, "columns, file endings (.txt), files and folders without labels")
+    ignore: list[str] | None = own(None, "columns, keys of COCO, file endings (.txt), files and folders without labels")
     rows: Literal["image", "label"] | None = own(None, "a row is an image, or one label of its image; null: an image")
     separator: str = own(
         "auto", "separator of names in a cell of a table, beside `;`; auto: `;`, and a question if another mark is possible"
@@ -83,7 +85,9 @@ class Own(Section):
     answers: Literal["auto", "last", "all"] = own(
         "auto", "which of several answers to a Label Studio task counts if times do not tell the newest; auto: a question"
     )
-    attributes: Literal["auto", "classes", "ignore"] = own("auto", "use of the attributes of CVAT's labels; auto: a question")
+    attributes: Literal["auto", "classes", "ignore"] = own(
+        "auto", "use of the attributes of labels in CVAT and COCO; auto: a question"
+    )
     unlabeled_root: str | None = own(None, "a second folder, of truly unlabelled images; data/none: none")
     test_share: Fraction = own(0.0, "share of the labelled images to draw as test split if no split is given")
     added: str | None = own(None, "CSV of labels given later, as `dicap-stage import-labels` writes it")

@@ -41,7 +41,7 @@ def command(filled: Path, new_classes: bool, separator: str | None, params: Path
     """
     from dicap.data.format import read_index, read_meta
     from dicap.photos.readers.listing import check_names
-    from dicap.photos.readers.nothing import says_nothing
+    from dicap.photos.readers.names import says_nothing
     from dicap.photos.readers.read import LISTS, added_before, content_mark, forgotten, read_added
 
     take_turns(params)  # of two at once the second goes on from the labels of the first
@@ -64,7 +64,8 @@ def command(filled: Path, new_classes: bool, separator: str | None, params: Path
     check_names(filled, names)
     if (words := [name for name in names if says_nothing(name, (*classes, *names))]) and settings.own.words != "class":
         raise DataError(
-            f"{filled}: {words[0]!r} is no name of a class; write `-` for none of the classes, nothing where it is not known"
+            f"{filled}: {words[0]!r} is no name of a class; write `-` for none of the classes, nothing where it is not known; "
+            "if it is a class, set own.words to class in params.yaml"
         )
     given = {image: labels.whole({*classes, *names}) for image, labels in given.items()}
     labelled = current_labels(folder, converted)
@@ -122,13 +123,11 @@ def marks_of(settings: Settings, images: Collection[str]) -> dict[str, dict[str,
         raw = read_raw(settings.dataset, Path(settings.data_root).resolve(), own)
     except DataError:  # the labels are not here, or not those of earlier
         return {}
-    files = getattr(raw.images, "paths", ())
     marks = {}
-    for item, file in zip(raw.items, files, strict=True):
-        if item.id not in images:
-            continue
-        labels = given_of(item.labels, item.absent, raw.classes)
-        marks[item.id] = {"was": "" if labels is None else labels.mark(), "photo": photo_mark(file)}
+    for item, file in zip(raw.items, getattr(raw.images, "paths", ()), strict=True):
+        if item.id in images:
+            labels = given_of(item.labels, item.absent, raw.classes)
+            marks[item.id] = {"was": "" if labels is None else labels.mark(), "photo": photo_mark(file)}
     return marks
 
 

@@ -23,15 +23,9 @@ if TYPE_CHECKING:
 SHOWN = 40  # classes
 MAX_REJECTED = 0.01  # convert.max_rejected as published
 LEFT_OUT = 0.1  # share of images that one may want to leave out; of more the reading is wrong
-ELSEWHERE = (
-    "unlabeled_root",
-    "test_share",
-    "added",
-    "new_classes",
-    "names",
-)  # settings of `own` that have options of other names, or none
+ELSEWHERE = ("unlabeled_root", "test_share", "added", "new_classes")  # settings of `own` with options of other names, or none
 READING = tuple(key for key in Own.model_fields if key not in ELSEWHERE)
-LISTS = ("files", "classes", "ignore")
+LISTS = ("files", "classes", "names", "ignore")
 
 
 def reading_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -84,7 +78,6 @@ def command(folder: Path, unlabeled: Path | None, test_share: float | None, dry_
         "protocol": "recommended",
         "own.test_share": options.test_share or None,
         "own.unlabeled_root": options.unlabeled_root,
-        "own.names": options.names,
     } | ({"own.added": None, "own.new_classes": None} if forgotten else {})  # else as it is: somebody may have imported meanwhile
     defaults = Own()
     settings |= {f"own.{key}": None if (v := getattr(options, key)) == getattr(defaults, key) else v for key in READING}
@@ -104,10 +97,9 @@ def command(folder: Path, unlabeled: Path | None, test_share: float | None, dry_
     for line in columns([("image", "split", "labels"), *overview.examples]):
         say(line)
     say("")
-    for line in [*forgotten, *overview.notes]:
-        say(f"note: {line}")
-    for line in overview.problems:
-        say(f"problem: {line}")
+    for kind, lines in (("note", [*forgotten, *overview.notes]), ("problem", overview.problems)):
+        for line in lines:
+            say(f"{kind}: {line}")
     facts = {
         "format": overview.kind,
         "images": ", ".join(f"{count} {split}" for split, count in overview.counts.items() if count),

@@ -86,7 +86,7 @@ def test_where_all_is_known_the_index_is_the_same_bytes(tmp_path, absent):
 
 def test_empty_cells_are_unknown_or_absent_or_a_question(tmp_path):
     text = PARTIAL.replace("dog,owl\n", "dog,\n")
-    with pytest.raises(DataError, match=r"line 3: absent: empty beside labels.*own\.empty_absent"):
+    with pytest.raises(DataError, match=r"line 3: absent: empty beside labels.*--empty-absent absent"):
         listed(tmp_path / "a", text)
     for k, (meaning, absent) in enumerate((("unknown", set()), ("absent", None))):
         assert known(listed(tmp_path / str(k), text, empty_absent=meaning))["b.png"] == ({"dog"}, absent)

@@ -4,11 +4,12 @@ import json
 import shutil
 import subprocess
 
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 
 from dicap.errors import DataError, SettingsError
-from dicap.photos.readers.listing import typed
+from dicap.photos.readers.question import Question, typed
 from dicap.photos.readers.read import added_before, content_mark, read, read_added
 from dicap.photos.survey import survey
 from dicap.settings import Own
@@ -24,11 +25,17 @@ def chosen(**controls):
     return [{"result": [{"from_name": key, "value": {"choices": [*names]}} for key, names in controls.items()]}]
 
 
+OF_TEXT = [
+    {"from_name": "note", "type": "textarea", "value": {"text": ["also a bird"]}},
+    {"from_name": "stars", "type": "rating", "value": {"rating": 4}},
+]
+
+
 @pytest.mark.parametrize(
     "answer",
     [
         lambda pets: chosen(what=pets, quality=["blurred"]),
-        lambda pets: chosen(quality=["sharp"], what=pets),
+        lambda pets: [{"result": [*chosen(what=pets)[0]["result"], *OF_TEXT]}],
         lambda pets: chosen(**{name: ["Yes" if name in pets else "No"] for name in CATDOG}),
     ],
 )
@@ -37,7 +44,7 @@ def test_of_several_controls_and_images_of_label_studio_one_is_asked_for(tmp_pat
     tasks = [{"data": {"photo": n, "preview": f"thumb/{n}"}, "annotations": answer(pets)} for n, pets in PETS.items()]
     (tmp_path / "export.json").write_text(json.dumps(tasks))
     raw, turns = asked(tmp_path)
-    assert labels_of(raw) == PETS and turns == 2
+    assert labels_of(raw) == PETS and turns == 1
 
 
 def test_a_control_without_an_answer_says_nothing_of_its_class(tmp_path):
@@ -103,7 +110,7 @@ def test_in_a_split_of_which_nothing_is_said_nobody_looked(tmp_path, form):
         zeros = [0] * len(head) if form == "zeros" else []
         write(tmp_path, [["image", *head[: len(zeros)]], *([name, *zeros] for name in test)], "test.csv")
     if form == "zeros":
-        with pytest.raises(DataError, match=r"own\.empty to none or to unlabeled"):
+        with pytest.raises(DataError, match=r"--empty none"):
             looked_at(tmp_path, Own())
     options = {"empty": "unlabeled"} if form == "zeros" else {}
     found = labels_of(looked_at(tmp_path, Own.model_validate({"test_share": 0.3, "attributes": "classes"} | options)))
@@ -112,69 +119,56 @@ def test_in_a_split_of_which_nothing_is_said_nobody_looked(tmp_path, form):
     assert all(labels is None for name, labels in found.items() if name in ("test/d.png", "test/f.png"))
 
 
-@pytest.mark.parametrize("cell", ["[{0}, {1}]", "{0} {1}", "{0}{1}", "{0},{1}", "[{0}.0, {1}.0]"])
-def test_a_list_of_0_and_1_names_no_classes(tmp_path, cell):
-    rows = [[name, cell.format(*bits)] for name, *bits in ONE_HOT]
-    write(tmp_path, [["image", "labels"], *rows])
-    for separator in ("auto", ";", " ", ","):
-        with pytest.raises(DataError, match=r"labels: (is .* a class|is .* one class or several|found )"):
-            looked_at(tmp_path, Own(test_share=0.3, separator=separator))
-
-
-@pytest.mark.parametrize("form", ["folder", "voc", "table"])
-def test_a_class_that_comes_after_init_data_is_a_question(tmp_path, form):
-    node = "<annotation><filename>{}</filename><object><name>{}</name></object></annotation>"
+def labelled(root, form, label_of):
+    """Photographs with one label each, in a folder that is made anew."""
+    shutil.rmtree(root, ignore_errors=True)
+    classes = sorted({*label_of.values()})
     if form == "folder":
-        pictures(tmp_path, [f"{'cat' if i % 2 else 'dog'}/{name}" for i, name in enumerate(NAMES)])
+        pictures(root, [f"{label}/{name}" for name, label in label_of.items()])
+    elif form == "one-hot":
+        write(root, [["image", *classes], *([name, *(int(label == c) for c in classes)] for name, label in label_of.items())])
     else:
-        write(tmp_path, [["image", "labels"], *LISTED])
+        write(root, [["image", "labels"], *label_of.items()])
     if form == "voc":
-        (tmp_path / "labels.csv").unlink()
-        for name in NAMES[:8]:
-            (tmp_path / f"{name[:-4]}.xml").write_text(node.format(name, "cat"))
-    found, own = survey(tmp_path, Own())
-    assert [name for name, *_ in found.classes] == [*read(found.root, own).classes] or form == "folder"
-    if form == "folder":
-        picture(tmp_path / "inbox" / "x.png", 99)
-    elif form == "voc":
-        (tmp_path / "11.xml").write_text(node.format("11.png", "inbox"))
-    else:
-        write(tmp_path, [["image", "labels"], *LISTED[:-1], [NAMES[-1], "inbox"]])
-    with pytest.raises(DataError, match=r"'inbox': no such class was there when init-data looked.* init-data .* again"):
-        read(found.root, own)
-    assert "inbox" in (survey(tmp_path, Own())[1].names or ())
+        (root / "labels.csv").unlink()
+        node = "<annotation><filename>{}</filename><object><name>{}</name></object></annotation>"
+        for name, label in label_of.items():
+            (root / f"{name[:-4]}.xml").write_text(node.format(name, label))
 
 
-@pytest.mark.parametrize("form", ["folder", "one-hot", "table", "imported"])
-def test_a_class_that_is_lost_after_init_data_is_refused(tmp_path, form):
-    added = None
-    if form == "folder":
-        pictures(tmp_path, [f"{'cat' if i % 2 else 'dog'}/{name}" for i, name in enumerate(NAMES)])
-    elif form == "one-hot":
-        write(tmp_path, [["image", *CATDOG], *ONE_HOT])
-    else:
-        write(tmp_path, [["image", "labels"], *LISTED])
-    if form == "imported":
-        added = tmp_path / "more.txt"
-        added.write_text(f"image,labels\n{NAMES[0]},owl\n")
-    found, own = survey(tmp_path, Own(added=added and str(added), ignore=["more.txt"]))
-    assert read(found.root, own).classes == [*CATDOG, *["owl"] * (form == "imported")]
-    if form == "folder":
-        shutil.rmtree(tmp_path / "dog")
-    elif form == "one-hot":
-        write(tmp_path, [["image", *CATDOG], *([name, cat, 0] for name, cat, _ in ONE_HOT)])
-    elif form == "table":
-        write(tmp_path, [["image", "labels"], *([name, "cat" if "cat" in pets else "-"] for name, pets in MEANT.items())])
-    else:
-        own = own.model_copy(update={"added": None})
-    with pytest.raises(DataError, match=r"no image is labelled '(dog|owl)' any more.* init-data .* again"):
-        read(found.root, own)
+@pytest.mark.parametrize("form", ["folder", "voc", "table", "one-hot"])
+def test_other_classes_than_init_data_saw_are_a_question(tmp_path, form):
+    root, label_of = tmp_path / "photos", {name: CATDOG[i % 2] for i, name in enumerate(NAMES)}
+    labelled(root, form, label_of)
+    seen, own = survey(root, Own())
+    assert read(seen.root, own).classes == own.names == CATDOG
+    labelled(root, form, label_of | {NAMES[0]: "inbox"})
+    with pytest.raises(DataError, match=r"'?inbox'?:? (no such class was there when init-data looked|has no role).* again"):
+        read(seen.root, own)
+    assert "inbox" in (survey(root, Own())[1].names or ())
+    labelled(root, form, dict.fromkeys(NAMES, "cat"))
+    with pytest.raises(DataError, match=r"no image is labelled 'dog' any more.* init-data .* again|column dog is missing"):
+        read(seen.root, own)
 
 
-def test_a_name_that_only_missing_photographs_have_is_no_class(tmp_path):
+def test_imported_classes_that_are_lost_after_init_data_are_refused(tmp_path):
+    write(tmp_path, [["image", "labels"], *LISTED])
+    (tmp_path / "more.txt").write_text(f"image,labels\n{NAMES[0]},owl\n")
+    seen, own = survey(tmp_path, Own(added=str(tmp_path / "more.txt"), ignore=["more.txt"]))
+    assert read(seen.root, own).classes == [*CATDOG, "owl"]
+    with pytest.raises(DataError, match=r"no image is labelled 'owl' any more"):
+        read(seen.root, own.model_copy(update={"added": None}))
+
+
+@pytest.mark.parametrize("content", [None, b"", b"<html>404</html>"])
+def test_a_name_that_only_photographs_have_that_cannot_be_read_is_no_class(tmp_path, content):
     write(tmp_path, [["image", "labels"], *LISTED, ["Total", "200"]])
+    if content is not None:
+        (tmp_path / "Total.jpg").write_bytes(content)
     raw = looked_at(tmp_path, Own(test_share=0.3))
-    assert raw.classes == CATDOG and any("only missing images have, which are no classes: 200" in note for note in raw.notes)
+    assert raw.classes == CATDOG and any(
+        "only missing or unreadable images have, which are no classes: 200" in note for note in raw.notes
+    )
 
 
 @pytest.mark.parametrize("text", [",", "\\", "\xa0", " and ", "\t", "a'b", "、", "; $x"])
@@ -185,7 +179,7 @@ def test_an_option_that_is_named_can_be_typed(text):
     assert said.stdout.decode() == text and typed(text).isprintable()
 
 
-@pytest.mark.parametrize("word", ["none", "Nothing", "--", "?", "unknown", "n/a", "NA", "0", "sin", "kein"])
+@pytest.mark.parametrize("word", ["none", "?", "NA", "0", "sin"])
 @pytest.mark.parametrize("form", ["table", "folders", "label studio"])
 def test_words_for_none_are_classes_or_nothing_as_is_said(tmp_path, word, form):
     shown = {name: pets or {word} for name, pets in MEANT.items()}
@@ -199,7 +193,7 @@ def test_words_for_none_are_classes_or_nothing_as_is_said(tmp_path, word, form):
     for words, meant in (("auto", {word}), ("class", {word}), ("none", set()), ("empty", None)):
         options = Own.model_validate({"test_share": 0.3, "words": words})
         if words == "auto" and word != "sin":
-            with pytest.raises(DataError, match=r"a class, or an empty cell, or .*own\.words class"):
+            with pytest.raises(DataError, match=r"a class, or does it say nothing.*--words none .*--words empty .*--names"):
                 looked_at(tmp_path, options)
             continue
         expected = {name: meant if word in pets and word != "sin" else pets for name, pets in shown.items()}
@@ -233,7 +227,7 @@ def test_a_split_that_is_said_without_labels_is_no_less_said(tmp_path, form):
     "cell",
     [
         *("cat;dog,bird", "cat;dog|bird", "cat;dog / bird", "cat;dog and bird", "cat and dog", "cat und dog", "cat,", "dog;cat,"),
-        *("cat;dog-bird", "cat;dog\\bird", "cat;dog\xa0bird"),
+        *("cat;dog-bird", "cat;dog\\bird", "cat;dog\xa0bird", "cat;dog//bird"),
     ],
 )
 @pytest.mark.parametrize("others", [["cat;bird", "dog"], ["cat", "bird", "dog"]])
@@ -246,7 +240,7 @@ def test_each_part_of_a_cell_may_be_several_names(tmp_path, cell, others):
     assert set(raw.classes) == {"cat", "dog", "bird"} and turns == 1
 
 
-@pytest.mark.parametrize("word", ["!dog", "-dog", "no dog", "not dog", "~dog", "dog?", "No-Dog", "without dog"])
+@pytest.mark.parametrize("word", ["!dog", "dog?", "No-Dog", "do\u200bg"])
 @pytest.mark.parametrize("form", ["table", "cells", "heads", "folders", "label studio"])
 def test_a_word_that_a_class_is_not_there_or_in_doubt_is_asked_about(tmp_path, word, form):
     shown = {name: {word, "cat"} if i % 2 and form == "cells" else {word} if i % 2 else {"dog"} for i, name in enumerate(NAMES)}
@@ -258,31 +252,23 @@ def test_a_word_that_a_class_is_not_there_or_in_doubt_is_asked_about(tmp_path, w
         pictures(tmp_path, [f"{min(pets)}/{name}" for name, pets in shown.items()])
     else:
         label_studio({name: chosen(what=pets) for name, pets in shown.items()}, NAMES)(tmp_path)
-    with pytest.raises(DataError, match=r"not there, or is doubtful|has no role that is known"):
-        looked_at(tmp_path, Own(test_share=0.3))
-    if form == "heads":
-        assert asked(tmp_path)[0].classes == CATDOG
-    else:
-        assert {word, "dog"} <= {*looked_at(tmp_path, Own(test_share=0.3, words="class")).classes}
+    with pytest.raises(DataError, match=r"not there, or is doubtful|cannot be seen|has no role that is known"):
+        looked_at(tmp_path, Own(test_share=0.3, words="class"))
+    assert {*asked(tmp_path)[0].classes} - {"cat"} == {"dog", *[word] * (form != "heads")}
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "match"),
-    [
-        ("labels.csv", "image,labels\n00.png,cat\n01.png,dog\nimage,labels\n02.png,cat\n", "line 4: the heads a second time"),
-        ("labels.csv", "image , labels\n00.png,cat\n01.png,dog\nimage,labels\n", "line 4: the heads a second time"),
-    ],
-)
-def test_a_head_that_comes_again_is_no_row(tmp_path, name, text, match):
-    pictures(tmp_path, NAMES)
-    (tmp_path / name).write_text(text)
-    with pytest.raises(DataError, match=match):
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_heads_that_come_again_are_no_row(tmp_path, ending):
+    rows = [*LISTED[:2], ["image", "labels"], *LISTED[2:]]
+    write(tmp_path, [["image", "labels"], *rows])
+    if ending == "parquet":
+        (tmp_path / "labels.csv").unlink()
+        pd.DataFrame(rows, columns=["image", "labels"]).to_parquet(tmp_path / "labels.parquet")
+    with pytest.raises(DataError, match=r"(line 4|row 3): the heads a second time"):
         looked_at(tmp_path, Own(test_share=0.3))
 
 
-@pytest.mark.parametrize(
-    "more", ["train_pseudo.csv", "predictions_test.csv", "pseudo/train.csv", "train_old.csv", "predictions.json"]
-)
+@pytest.mark.parametrize("more", ["train_pseudo.csv", "pseudo/train.csv", "predictions.json"])
 def test_a_second_file_whose_name_says_more_than_a_split_is_asked_about(tmp_path, more):
     ending = more.rpartition(".")[2]
     if ending == "json":
@@ -291,7 +277,7 @@ def test_a_second_file_whose_name_says_more_than_a_split_is_asked_about(tmp_path
     else:
         write(tmp_path, [["image", "labels"], *LISTED[:6]], "train.csv")
         write(tmp_path, [["image", "labels"], *LISTED[6:]], more)
-    with pytest.raises(DataError, match=f"{more} is named otherwise than .* init-data .*--ignore {more}"):
+    with pytest.raises(DataError, match=rf"or of {more}; to read several, pass --files .* init-data .*--ignore {more}"):
         looked_at(tmp_path, Own(test_share=0.3))
     first = "labels.json" if ending == "json" else "train.csv"
     assert asked(tmp_path)[0].classes and looked_at(tmp_path, Own(test_share=0.3, files=[first, more])).classes
@@ -313,14 +299,77 @@ def test_classes_by_their_numbers_are_labels(tmp_path, numbers):
     assert raw.classes == sorted({*map(str, numbers)}) and turns == 1
 
 
-def test_answers_of_a_model_in_coco_are_no_labels(tmp_path):
-    coco(tmp_path, "train.json", ".", ("a.png", "b.png", "c.png", "e.png"))
-    coco(tmp_path, "more.json", ".", ("d.png", "f.png"))
-    content = json.loads((tmp_path / "train.json").read_text())
+def test_answers_of_a_model_are_no_labels(tmp_path):
+    write(tmp_path / "table", [["image", "label"], *([name, "dog"] for name in NAMES)], "my_predictions.csv")
+    coco(tmp_path / "coco", "train.json", ".", ("a.png", "b.png", "c.png", "e.png"))
+    content = json.loads((tmp_path / "coco" / "train.json").read_text())
     content["annotations"] = [entry | {"score": 0.4} for entry in content["annotations"]]
-    (tmp_path / "train.json").write_text(json.dumps(content))
-    with pytest.raises(DataError, match="a model's answers; leave the file out"):
-        looked_at(tmp_path, Own(test_share=0.3, files=["train.json"]))
+    (tmp_path / "coco" / "train.json").write_text(json.dumps(content))
+    for form in ("table", "coco"):
+        with pytest.raises(DataError, match="a model's answers"):
+            looked_at(tmp_path / form, Own(test_share=0.3))
+    assert asked(tmp_path / "table")[0].classes == ["dog"]
+    assert looked_at(tmp_path / "coco", Own(test_share=0.3, ignore=["score"])).classes == ["cat", "dog", "owl"]
+
+
+def test_each_key_of_coco_has_a_role(tmp_path):
+    images = [{"id": i, "file_name": f"{letter}.png", "split": "test" if i > 1 else "train", "seq_id": i // 2, "night": i % 2}
+              for i, letter in enumerate("abcde")]  # fmt: skip
+    coco(tmp_path, "all.json", ".", images=images)
+    content = json.loads((tmp_path / "all.json").read_text())
+    content["annotations"][0]["attributes"] = {"occluded": False, "young": "true"}
+    (tmp_path / "all.json").write_text(json.dumps(content))
+    with pytest.raises(Question, match=r"split, seq_id, night have no role; .*attributes .young.") as caught:
+        looked_at(tmp_path, Own())
+    assert caught.value.options == {"split": "split", "group": "seq_id", "ignore": ["night"], "attributes": "classes"}
+    raw = asked(tmp_path, empty="none")[0]
+    assert [item.split for item in raw.items] == ["train"] * 2 + ["test"] * 3 and raw.classes == ["cat", "dog", "owl", "young"]
+    assert raw.items[0].group == raw.items[1].group is not None
+
+
+@pytest.mark.parametrize("value", ["NA", "unknown", "-", "none"])
+def test_a_group_of_what_is_not_known_is_none(tmp_path, value):
+    write(tmp_path, [["image", "labels", "group"], *([*row, value if i % 3 else f"p{i}"] for i, row in enumerate(LISTED))])
+    with pytest.raises(DataError, match=f"group: '{value}' would be one group of all such rows"):
+        looked_at(tmp_path, Own(test_share=0.3))
+
+
+def test_one_file_is_not_meant_by_two_names_of_another_machine(tmp_path):
+    write(
+        tmp_path, [["image", "labels"], ["C:\\a\\00.png", "cat"], ["C:\\b\\00.png", "cat"], *([f"C:/{n}", p] for n, p in LISTED)]
+    )
+    with pytest.raises(DataError, match=r"'C:.*a.*00.png' and '.*' could both be 00.png"):
+        looked_at(tmp_path, Own(test_share=0.3))
+
+
+EXPORTS = {  # the heads of well-known programs, and a row; {0} is the image, {1} a name, {2} a number
+    "exiftool": ("SourceFile,FileName,FileSize,Model,Keywords", './{0},{0},1 kB,Canon,"{1}, outdoors"'),
+    "iNaturalist": ("id,observed_on,image_url,license,common_name", "{2},2024-01-01,https://x.org/{0},CC,{1}"),
+    "Timelapse": ("RootFolder,File,RelativePath,DateTime,DeleteFlag,Species,Count", "r,{0},.,2024-01-01,false,{1},1"),
+    "VIA": (
+        "filename,file_size,file_attributes,region_count,region_id,region_attributes",
+        '{0},9,"{{}}",1,0,"{{""a"":""{1}""}}"',
+    ),
+    "Labelbox": ("ID,External ID,Label,Created By,Seconds to Label", "{2},{0},{1},me,{2}"),
+    "MakeSense": ("image_name,label_names", '{0},"[{1},{1}]"'),
+    "Open Images": ("ImageID,Source,LabelName,Confidence", "{0},human,/m/0{1},1"),
+    "CelebA": ("image_id,5_o_Clock_Shadow,No_Beard,Male,Young", "{0},-1,1,1,-1\n"),
+}
+
+
+@pytest.mark.parametrize("program", EXPORTS)
+def test_an_export_is_read_with_one_answer_or_refused(tmp_path, program):
+    head, row = EXPORTS[program]
+    rows = [row.format(name, "cat" if i % 2 else "dog", i) for i, name in enumerate(NAMES)]
+    pictures(tmp_path, NAMES)
+    (tmp_path / "export.csv").write_text("\n".join([head, *rows]))
+    try:
+        raw = asked(tmp_path)[0]
+    except Question:
+        raise AssertionError("the answer that is proposed ends in a question") from None
+    except DataError:
+        return
+    assert all(any(word in name for word in ("cat", "dog", *head.split(","))) for name in {*raw.classes} - {"outdoors"})
 
 
 @pytest.mark.parametrize("head", ["value", "confidence", "not_labels", "split", "Value"])
@@ -335,27 +384,29 @@ def test_a_column_that_import_labels_does_not_know_is_refused(tmp_path, head):
 @pytest.mark.parametrize(
     ("cells", "match"),
     [
-        (["cat:0.9", "dog:0.25;cat:0.5"], "one and its score"),
-        (["cat (0.9)", "dog (0.8)"], "one and its score"),
-        (["cat 90%", "dog 8%"], "one and its score"),
         *(
             (cells, "one and its score or count")
-            for cells in (["cat (2);dog (1)", "dog (1)"], ["cat: 2", "dog: 1"], ["2x cat", "dog"])
+            for cells in (["cat:0.9", "dog:0.2;cat:0.5"], ["cat (0.9)", "dog"], ["cat 9%", "dog"])
         ),
-        *((cells, "one and its score or count") for cells in (["2 x cat", "dog"], ["dog:91", "cat"], ["dog/0.91", "cat"])),
-        *(([bits, "[0 1 1]"], "0 and 1 of several") for bits in ("[1 0 1]", "[1. 0. 1.]")),
-        *(([one, "dog"], "a name within marks") for one in ("[cat]", "{cat}", "'cat'", '"cat"', "[cat;dog]")),
-        (["fox, bear", "cat;dog"], r"own\.separator ','"),
-        (["fox、bear", "cat;dog"], r"own\.separator '、'"),
+        *(
+            (cells, "one and its score or count")
+            for cells in (["cat (2);dog (1)", "dog"], ["2x cat", "dog"], ["dog/0.91", "cat"])
+        ),
+        *(([bits, "0 1 1"], "0 and 1 of several|several|found") for bits in ("1 0 1", "101", "[1, 0]", "1,0", "[1.0, 0.0]")),
+        *(([one, "dog"], "a name within marks|found .*, expected names") for one in ("[cat]", "{cat}", "'cat'", "[cat;dog]")),
+        (["fox, bear", "cat;dog"], r"--separator ,"),
+        (["fox、bear", "cat;dog"], r"--separator '、'"),
+        (["red_car-blue_car", "red_car;blue_car"], r"--separator -"),
     ],
 )
 def test_scores_and_a_comma_beside_semicolons_are_asked_about(tmp_path, cells, match):
     write(tmp_path, [["image", "labels"], *([name, cells[i % 2]] for i, name in enumerate(NAMES))])
-    with pytest.raises(DataError, match=match):
-        looked_at(tmp_path, Own(test_share=0.3))
+    for separator in ("auto", ";", " ", ",") if "0 and 1" in match else ("auto",):
+        with pytest.raises(DataError, match=match):
+            looked_at(tmp_path, Own(test_share=0.3, separator=separator))
     if "separator" in match:
         raw, _ = asked(tmp_path)
-        assert raw.classes == ["bear", "cat", "dog", "fox"]
+        assert raw.classes in (["bear", "cat", "dog", "fox"], ["blue_car", "red_car"])
 
 
 def test_imported_labels_that_were_cut_are_not_read(tmp_path):
@@ -376,8 +427,6 @@ def test_imported_labels_that_were_cut_are_not_read(tmp_path):
     ("rows", "files", "match"),
     [
         ([["image", *CATDOG], *([n, *("ny"[v] for v in row)] for n, *row in ONE_HOT)], {}, ""),
-        ([["image", *CATDOG], *([n, *("+-"[v] for v in row)] for n, *row in ONE_HOT)], {}, "same two values .*write 1 and 0"),
-        ([["cat", 1, 2, NAMES[0], 9], *(["dog", 1, 2, n, 9] for n in NAMES)], {}, "write `labels,x2,x3,image,x5`"),
         ([["image", "labels"]], {}, "no rows; list the images"),
         ([["image", *CATDOG], *ONE_HOT], {"sample_submission.csv": "image,cat,dog\nx.png,0,0\n"}, "--ignore sample_submission"),
         ([], {f"ann/{n}.json": "{}" for n in NAMES}, "most photographs have one, and labels may be in them"),

@@ -82,14 +82,6 @@ def test_an_encoding_that_is_not_read_is_one_line(tmp_path, encoding):
         read(tmp_path, Own())
 
 
-def test_half_of_a_surrogate_pair_is_no_name(tmp_path):
-    image(tmp_path / "a.png")
-    content = {"images": [{"id": 1, "file_name": "a\ud800.png"}], "categories": [{"id": 1, "name": "cat"}]}
-    (tmp_path / "a.json").write_text(json.dumps(content | {"annotations": [{"image_id": 1, "category_id": 1}]}))
-    with pytest.raises(DataError, match="is no name of a file"):
-        read(tmp_path, Own())
-
-
 @pytest.mark.parametrize(
     ("lists", "refused"),
     [

@@ -1,10 +1,6 @@
 """What is not understood stops the command, with an answer that works when it is given; and no file of ours is ever labels."""
 
-import ast
 import csv
-import io
-import re
-import shlex
 from pathlib import Path
 
 import pandas as pd
@@ -13,41 +9,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dicap.errors import DataError
+from dicap.photos.readers.heads import OF_ROWS, USUAL, plain
+from dicap.photos.readers.question import Question, joined
 from dicap.photos.readers.read import read
-from dicap.photos.readers.sheet import plain
-from dicap.photos.readers.understand import OF_ROWS, USUAL, understand
+from dicap.photos.readers.understand import understand
 from dicap.settings import Own
 from photos.awkward import looked_at, picture, pictures
-from stages.photos.init_data import LISTS
 
 NAMES = [f"{i:02d}.png" for i in range(12)]
 
 
-def answers(line):
-    """The options that a question proposes, as settings; None where it proposes none."""
-    if (found := re.search(r"as it would be read: init-data (.*)$", line)) is not None:
-        words = shlex.split(found[1])
-        pairs = [(key.removeprefix("--").replace("-", "_"), value) for key, value in zip(words[::2], words[1::2], strict=True)]
-        return {key: next(csv.reader(io.StringIO(value))) if key in LISTS else value for key, value in pairs}
-    if (found := re.search(r"init-data --separator (.+?)\) reads", line)) is not None:  # which need not be visible
-        typed = ast.literal_eval(found[1].removeprefix("$")) if found[1].startswith("$") else shlex.split(found[1])[0]
-        return {"separator": typed}
-    if (found := re.search(r"own\.(\w+) (?:to )?'?(\S+?)'?(?: or |, | \(| reads)", line)) is not None:
-        return {found[1]: found[2]}
-    return None
-
-
 def asked(place, **said):
-    """What is read when every question is answered as it proposes; and how many there were."""
-    for turn in range(6):
-        try:
-            return looked_at(place, Own(**({"test_share": 0.3} | said))), turn
-        except DataError as error:
-            more = answers(str(error))
-            if more is None:
-                raise
-            said |= {key: [*said.get(key, []), *value] if key in LISTS else value for key, value in more.items()}
-    raise AssertionError("no end of questions")
+    """What is read when a question, if there is one, is answered as it proposes; and how many there were."""
+    own = Own(**({"test_share": 0.3} | said))
+    try:
+        return looked_at(place, own), 0
+    except Question as question:
+        answered = joined({key: getattr(own, key) for key in question.options}, question.options)
+        return looked_at(place, own.model_copy(update=answered)), 1
 
 
 def labels_of(raw):
@@ -149,7 +128,17 @@ def test_a_file_that_nothing_reads_is_asked_about_beside_folders_and_tables(tmp_
 
 
 @pytest.mark.parametrize(
-    "names", [("images", "masks"), ("train_images", "test_images"), ("2024-01", "2024-02"), ("data", "data (2)")]
+    "names",
+    [
+        ("images", "masks"),
+        ("train_images", "test_images"),
+        ("2024-01", "2024-02"),
+        ("data", "data (2)"),
+        ("site A", "site B"),
+        ("patient_01", "patient_02"),
+        ("May", "June"),
+        ("7", "8"),
+    ],
 )
 def test_folders_that_hold_photographs_of_anything_are_no_labels_unless_that_is_said(tmp_path, names):
     for i in range(8):

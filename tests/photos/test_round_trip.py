@@ -178,7 +178,8 @@ def write_label_studio(root, what):
     what.place(root / "upload")
     tasks = []
     for i, (path, labels) in enumerate(what.labels.items()):
-        result = [{"value": {"choices" if what.as_lists else "rectanglelabels": sorted(labels or ())}, "type": "x"}]
+        kind = "choices" if what.as_lists else "rectanglelabels"
+        result = [{"value": {kind: sorted(labels or ())}, "type": kind}]
         address = f"/data/local-files/?d={quote(os.fsencode('upload/' + path))}"
         tasks.append({"id": i, "data": {"image": address}, "annotations": [] if labels is None else [{"result": result}]})
     (root / "export.json").write_text(json.dumps(tasks))
@@ -236,8 +237,11 @@ def read_back(form: str, what: Drawn, root: Path):
     """{picture: labels} of the images that are there, each once; the error's one line where the set is refused."""
     try:
         WRITERS[form](root, what)
-        options = Own(test_share=0.3, words="class")
-        raw = read_raw("table", *understand(root.resolve(), options))
+        classes = {name for labels in what.labels.values() for name in plain(labels) or ()}
+        kind = form if form == "folders" else None
+        options = Own(test_share=0.3, format=kind, names=[*classes])  # which are certain, whatever they look like
+        place, reading, seen = own.look(root.resolve(), options)
+        raw = read_raw("table", place, reading.model_copy(update={"names": seen.classes}))
         look, _ = survey(root, options)  # as `init-data` does
     except DataError as error:
         return str(error)

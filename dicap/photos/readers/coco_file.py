@@ -1,18 +1,26 @@
 """COCO JSON of any edition: one file or several, as labelling tools and platforms export it, or as COCO is downloaded."""
 
-import shlex
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from dicap.errors import DataError
-from dicap.photos.readers.listing import Finder, Listing, Row, read_json, split_in
+from dicap.photos.readers.finder import Finder
+from dicap.photos.readers.heads import GROUP, SPLIT
+from dicap.photos.readers.listing import Listing, Row, is_ignored, read_json, split_in, split_of
+from dicap.photos.readers.question import Question
+from dicap.photos.readers.xml_files import names_of
 from dicap.settings import Own
 
 # Other annotations of the same images, in a download of COCO beside its `instances_*.json`.
 OTHERS = ("person_keypoints", "captions", "stuff", "panoptic")
 WITHOUT_LABELS = "image_info"
 IN_PART = {"neg_category_ids", "not_exhaustive_category_ids"}  # of an image in which not every category was looked for
+USUAL = {  # keys of images and annotations that say nothing of classes
+    *("id", "file_name", "width", "height", "license", "coco_url", "flickr_url", "date_captured", "url", "path", "extra"),
+    *("image_id", "category_id", "segmentation", "area", "bbox", "iscrowd", "keypoints", "num_keypoints", "attributes"),
+}
+OF_BOXES = ("occluded", "rotation", "track_id", "keyframe")  # attributes that CVAT gives to every box
 
 
 def is_coco(path: Path) -> bool:
@@ -24,12 +32,13 @@ def is_coco(path: Path) -> bool:
 def read(root: Path, own: Own) -> Listing:
     """An image with an annotation of a category has that label; one without any has none of them (but see `own.empty`).
 
-    The split is read from the file's or its folder's name (train, val, test). Categories are matched by name over the files.
-    A file none of whose images are here is passed by, where another one has some: few people download all of COCO.
+    The split is read from the file's or its folder's name (train, val, test), or `own.split` is a key of its images, and
+    `own.group` one of groups. Categories are matched by name over the files. A file none of whose images are here is passed by,
+    where another one has some: few people download all of COCO.
     """
     listing = Listing([], {"annotations": own.files})
     for path in (root / name for name in own.files or ()):
-        rows = _read_one(path, root)
+        rows = _read_one(path, root, own)
         finder = Finder(root, [(row.image, row.folders) for row in rows])
         if not rows or any(finder.find(row.image, *row.folders).is_file() for row in rows):
             listing.rows += rows
@@ -40,7 +49,7 @@ def read(root: Path, own: Own) -> Listing:
     return listing
 
 
-def _read_one(path: Path, root: Path) -> list[Row]:
+def _read_one(path: Path, root: Path, own: Own) -> list[Row]:
     try:
         content = read_json(path)
         for what in ("categories", "images"):
@@ -50,24 +59,47 @@ def _read_one(path: Path, root: Path) -> list[Row]:
         name_of = {entry["id"]: "" if entry["name"] is None else str(entry["name"]).strip() for entry in content["categories"]}
         labels: dict[Any, set[str]] = {entry["id"]: set() for entry in content["images"]}
         annotated = isinstance(content.get("annotations"), list) and not path.name.startswith(WITHOUT_LABELS)
-        for entry in content["annotations"] if annotated else []:
-            if "score" in entry:
-                raise DataError(
-                    f"{path}: annotations have a score, so they are a model's answers; leave the file out (init-data --ignore "
-                    f"{shlex.quote(path.relative_to(root).as_posix())}), or the scores if somebody has corrected them"
-                )
-            labels[entry["image_id"]].add(name_of[entry["category_id"]])
+        annotations = content["annotations"] if annotated else []
+        _check_keys(path, root, content["images"], annotations, own)
+        for entry in annotations:
+            attributes = {key: str(said) for key, said in (entry.get("attributes") or {}).items() if key not in OF_BOXES}
+            labels[entry["image_id"]].update(names_of(name_of[entry["category_id"]], attributes, own.attributes, path))
         year = path.stem.split("_")[-1]  # instances_train2017.json means train2017/ or images/train2017/
         folders = (root / year, root / "images" / year, path.parent, root / "images", path.parent / "images")
         split, rows = split_in(path, root) or (None if annotated else "unlabeled"), []
         for image in content["images"]:
-            if some := sorted(IN_PART & {*image}):
-                raise DataError(
-                    f"{path}: its images name categories that were or were not looked for ({some[0]}), so others are unknown; "
-                    "write labels.csv with the columns image, labels, absent"
-                )
             names = frozenset(labels[image["id"]]) if annotated else None
-            rows.append(Row(str(image["file_name"]), names, split, empty=not names, where=str(path), folders=folders))
+            said = split_of(str(image.get(own.split) or ""), f"{path}: {image['file_name']}") if own.split else split
+            group = str(image[own.group]) if own.group and image.get(own.group) is not None else None
+            rows.append(Row(str(image["file_name"]), names, said, None, group, not names, str(path), folders))
         return rows
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{path}: an entry refers to {error}, which the file does not have; export it again") from None
+
+
+def _check_keys(path: Path, root: Path, images: list[dict[str, Any]], annotations: list[dict[str, Any]], own: Own) -> None:
+    """Refuse a model's answers, and categories that were looked for in part; ask of keys without a role."""
+    keys = {key: 0 for image in images for key in image}
+    if some := sorted(IN_PART & {*keys}):
+        raise DataError(
+            f"{path}: its images name categories that were or were not looked for ({some[0]}), so others are unknown; "
+            "write labels.csv with the columns image, labels, absent"
+        )
+    said = {key: 0 for entry in annotations for key in entry}
+    if "score" in said and not is_ignored("score", own.ignore):
+        raise Question(
+            f"{path}: annotations have a score, so they are a model's answers; is the file left out? If somebody has corrected "
+            "them, --ignore score",
+            ignore=[path.relative_to(root).as_posix()],
+        )
+    known = {*USUAL, own.split, own.group, *(own.ignore or ())}
+    if strange := [key for key in [*keys, *said] if key not in known]:
+        roles: dict[str, str | list[str]] = {}
+        if own.split is None and (splits := [key for key in keys if key in strange and key in SPLIT]):
+            roles["split"] = splits[0]
+        if own.group is None and (groups := [key for key in keys if key in strange and GROUP.fullmatch(key)]):
+            roles["group"] = groups[0]
+        left = [key for key in dict.fromkeys(strange) if key not in roles.values()]
+        raise Question(
+            f"{path}: keys {', '.join(dict.fromkeys(strange))} have no role", **roles, **({"ignore": left} if left else {})
+        )

@@ -3,9 +3,13 @@
 import os
 import re
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from dicap.data.sources.base import FileImages, Item, RawSet
 from dicap.files.checksum import sha256
@@ -61,23 +65,15 @@ def _without(raw: RawSet, dropped: Collection[int], notes: list[str]) -> RawSet:
     return replace(raw, items=[raw.items[i] for i in kept], images=images, notes=[*raw.notes, *notes])
 
 
-def united(keys: Iterable[Sequence[Hashable]]) -> list[list[int]]:
+def united(keys: Sequence[Sequence[Hashable]]) -> list[list[int]]:
     """The rows in groups: those that have a key in common, also by way of others."""
-    first: dict[Hashable, int] = {}
-    above: list[int] = []
-
-    def top(i: int) -> int:
-        while above[i] != i:
-            above[i] = i = above[above[i]]
-        return i
-
-    for i, own in enumerate(keys):
-        above.append(i)
-        for key in own:
-            above[top(i)] = top(first.setdefault(key, i))
+    number: dict[Hashable, int] = {}
+    pairs = [(i, len(keys) + number.setdefault(key, len(number))) for i, own in enumerate(keys) for key in own]
+    size = len(keys) + len(number)
+    linked = coo_array((np.ones(len(pairs)), np.array(pairs, int).reshape(-1, 2).T), (size, size))
     groups: dict[int, list[int]] = {}
-    for i in range(len(above)):
-        groups.setdefault(top(i), []).append(i)
+    for i, group in enumerate(connected_components(linked, directed=False)[1][: len(keys)].tolist()):
+        groups.setdefault(group, []).append(i)
     return list(groups.values())
 
 

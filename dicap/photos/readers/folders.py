@@ -4,9 +4,10 @@ import os
 from pathlib import Path
 
 from dicap.data.sources.files import list_images, same_file
-from dicap.errors import DataError
 from dicap.photos.readers.copies import checksums
-from dicap.photos.readers.listing import SPLIT_NAMES, Listing, Row, is_ignored
+from dicap.photos.readers.heads import SPLIT_NAMES
+from dicap.photos.readers.listing import Listing, Row, is_ignored
+from dicap.photos.readers.question import Question
 from dicap.settings import Own
 
 
@@ -19,7 +20,7 @@ def read(root: Path, own: Own) -> Listing:
     Folders that `own.ignore` names, and that of `own.unlabeled_root`, are no label's.
 
     Raises:
-        DataError: a photograph lies in several folders that could be its label, and `own.label_folder` does not say which.
+        Question: a photograph lies in several folders that could be its label, and `own.label_folder` does not say which.
     """
     place = root.resolve()
     paths = [path for path in list_images(root, again=True) if not is_ignored(path, own.ignore)]
@@ -46,9 +47,9 @@ def read(root: Path, own: Own) -> Listing:
 def _labels(parts: list[str], level: str, path: Path) -> list[str]:
     """Those of the folders above an image that are its labels."""
     if len(parts) > 1 and level == "auto":
-        raise DataError(
-            f"{path}: which folder is the label, {' or '.join(map(repr, parts))}? Set own.label_folder to first, last or all "
-            "(init-data --label-folder)"
+        raise Question(
+            f"{path}: which folder is the label, {' or '.join(map(repr, parts))} (--label-folder first, last or all)?",
+            label_folder="all",
         )
     return {"first": parts[:1], "last": parts[-1:]}.get(level, parts)
 
@@ -57,12 +58,12 @@ def _strip_splits(parts_of: dict[str, list[str]]) -> dict[str, str | None]:
     """Take away a level of folders that are all splits (train and test, or more); returns the split of each path."""
     for level in range(2):
         deep = {path: parts for path, parts in parts_of.items() if len(parts) > level}
-        found = {path: SPLIT_NAMES.get(parts[level].lower()) for path, parts in deep.items()}
+        splits = {path: SPLIT_NAMES.get(parts[level].lower()) for path, parts in deep.items()}
         flat = [parts for parts in parts_of.values() if 0 < len(parts) <= level and not _unlabelled(parts)]
-        if {"train", "test"} & set(found.values()) and None not in found.values() and not flat:
+        if {"train", "test"} & set(splits.values()) and None not in splits.values() and not flat:
             for parts in deep.values():
                 del parts[level]
-            return dict.fromkeys(parts_of) | found
+            return dict.fromkeys(parts_of) | splits
     return dict.fromkeys(parts_of)
 
 

@@ -1,16 +1,20 @@
 """Label Studio's export as JSON: choices, boxes, polygons and taxonomies become labels of the image."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from dicap.data.sources.files import is_image_name, list_images
 from dicap.errors import DataError, first_of
-from dicap.photos.readers.listing import Listing, Row, as_read, read_json
+from dicap.photos.readers.listing import Listing, Row, read_json
+from dicap.photos.readers.question import Question
 from dicap.photos.readers.sheet import MARKS, NO
 from dicap.settings import Own
+
+SHAPES = ("rectangle", "ellipse", "polygon", "keypoint", "brush", "")  # answers that say a place, and perhaps no class
+Said = frozenset[tuple[str, str]]  # of an answer: (control, name) of all that was chosen
 
 
 def is_export(path: Path) -> bool:
@@ -20,9 +24,6 @@ def is_export(path: Path) -> bool:
         return isinstance(content, list) and bool(_images(content[0].get("data", content[0])))
     except (IndexError, TypeError, AttributeError, ValueError):
         return False
-
-
-Said = frozenset[tuple[str, str]]  # of an answer: (control, name) of all that was chosen
 
 
 def read(root: Path, own: Own) -> Listing:
@@ -51,14 +52,15 @@ def read(root: Path, own: Own) -> Listing:
     choices: dict[str, set[str]] = {}
     for control, name in frozenset().union(*(one for task in tasks for one in task[3])):
         choices.setdefault(control, set()).add(name)
-    kept = _controls(choices, own.classes, tasks[0][0] if tasks else str(root))
-    marked = {control for control in kept if _is_marked(choices[control])}
+    marked = {control for control, names in choices.items() if all(name.casefold() in MARKS for name in names)}
+    kept = _controls(choices, marked, own.classes, tasks[0][0] if tasks else str(root))
+    marked &= kept
     rows = []
     for where, image, answers, said in tasks:
         told = _chosen(answers, [frozenset(one for one in answer if one[0] in kept) for answer in said], own.answers, where)
-        marks = {control: name.casefold() for control, name in told or () if control in marked}
-        labels = {name for control, name in told or () if control not in marked} | {one for one in marks if marks[one] not in NO}
-        gone = marks.keys() - labels
+        signs = {control: name.casefold() for control, name in told or () if control in marked}
+        labels = {name for control, name in told or () if control not in marked} | {one for one in signs if signs[one] not in NO}
+        gone = signs.keys() - labels
         known = None if told is None or len(kept) > len(marked) or len(gone | labels) == len(kept) else frozenset(gone)
         rows.append(Row(image, None if told is None else frozenset(labels), absent=known, where=where))
     word = "all" if own.answers == "all" else "the ground truth, the newest or the last"
@@ -67,30 +69,29 @@ def read(root: Path, own: Own) -> Listing:
     return Listing(rows, {"export": ", ".join(own.files or ())}, notes, moved=True)
 
 
-def _is_marked(names: Iterable[str]) -> bool:
-    """Whether the choices of a control are yes and no, so that the control is the class."""
-    return all(name.casefold() in MARKS for name in names)
+def _controls(choices: dict[str, set[str]], marked: set[str], said: list[str] | None, where: str) -> set[str]:
+    """The controls that hold classes; one of yes and no is a class of its own name.
 
-
-def _controls(choices: dict[str, set[str]], said: list[str] | None, where: str) -> set[str]:
-    """The controls that hold classes. Raises DataError where that is not plain, or none of a name that is said is there."""
+    Raises:
+        DataError: none of a name that is said is there.
+        Question: it is not plain which they are.
+    """
     if said is not None:
         if lost := [control for control in said if control not in choices]:
             raise DataError(f"{where}: no answer is of control {lost[0]!r} (found {', '.join(sorted(choices))}); see own.classes")
         return {*said}
-    marked = [control for control in sorted(choices) if _is_marked(choices[control])]
     if len(choices) > 1 or marked:
-        named = sorted(choices.keys() - {*marked}, key=lambda control: (-len(choices[control]), control))
+        named = sorted(choices.keys() - marked, key=lambda control: (-len(choices[control]), control))
         shown = "; ".join(f"{control}: {first_of(sorted(names), 3)}" for control, names in sorted(choices.items()))
-        raise DataError(
-            f"{where}: which controls hold classes ({shown})? One of yes and no is a class of its own name (own.classes)"
-            + as_read({"classes": named[:1] or marked})
+        raise Question(
+            f"{where}: which controls hold classes ({shown})? One of yes and no is a class of its own name (own.classes)",
+            classes=named[:1] or sorted(marked),
         )
     return {*choices}
 
 
 def _chosen(answers: list[dict[str, Any]], said: list[Said], way: str, task: str) -> Said | None:
-    """What the answers of a task say. Raises DataError where they differ and nothing tells which counts."""
+    """What the answers of a task say. Raises Question where they differ and nothing tells which counts."""
     if len({*said}) < 2:
         return said[0] if said else None
     if way == "all":
@@ -102,9 +103,8 @@ def _chosen(answers: list[dict[str, Any]], said: list[Said], way: str, task: str
     if all(times) and times.count(max(times)) == 1:
         return said[times.index(max(times))]
     if way == "auto":
-        raise DataError(
-            f"{task}: {len(said)} answers that differ, and no times of them: set own.answers to last, or to all for any's "
-            "(init-data --answers)"
+        raise Question(
+            f"{task}: {len(said)} answers that differ, and no times of them: which counts, or --answers all?", answers="last"
         )
     return said[-1]
 
@@ -120,16 +120,14 @@ def _images(data: dict[str, Any]) -> dict[str, str]:
 
 
 def _image(data: dict[str, Any], key: str | None, where: str) -> str:
-    """The address of a task's image. Raises DataError where several could be meant."""
+    """The address of a task's image. Raises Question where several could be meant."""
     if key is not None:
         return data[key]
-    found = _images(data)
-    if len({*found.values()}) > 1:
-        first = "image" if "image" in found else next(iter(found))
-        raise DataError(
-            f"{where} names several images ({', '.join(found)}): which was labelled (own.image)?" + as_read({"image": first})
-        )
-    return next(iter(found.values()))
+    images = _images(data)
+    if len({*images.values()}) > 1:
+        first = "image" if "image" in images else next(iter(images))
+        raise Question(f"{where} names several images ({', '.join(images)}): which was labelled (own.image)?", image=first)
+    return next(iter(images.values()))
 
 
 def _file(address: str, here: set[str]) -> str:
@@ -143,19 +141,18 @@ def _file(address: str, here: set[str]) -> str:
 
 
 def _choices(result: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
-    """The control and the name of each choice."""
+    """The control and the name of each choice; of an answer of another kind, as a text or a rating, what it says."""
     for entry in result:
-        yield from ((str(entry.get("from_name") or entry.get("type") or ""), name) for name in _names(entry.get("value")) if name)
+        value, kind = entry.get("value") or {}, str(entry.get("type") or "")
+        names = [*_names({key: part for key, part in value.items() if key in ("choices", "taxonomy") or key.endswith("labels")})]
+        if not names and not kind.endswith("labels") and kind not in (*SHAPES, "choices", "taxonomy"):
+            names = [str(part) for part in value.values()]
+        yield from ((str(entry.get("from_name") or kind), name) for name in names if name)
 
 
 def _names(value: Any) -> Iterator[str]:
-    """The label names in a result: strings under keys that hold labels."""
+    """The texts in a value, however deep."""
     if isinstance(value, str):
         yield value.strip()
-    elif isinstance(value, list):
-        for part in value:
-            yield from _names(part)
-    elif isinstance(value, dict):
-        for key, part in value.items():
-            if key in ("choices", "taxonomy") or key.endswith("labels"):
-                yield from _names(part)
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _names(part)

@@ -17,9 +17,13 @@ from dicap.errors import DataError, first_of
 from dicap.files.checksum import sha256
 from dicap.photos.readers import coco_file, folders, label_studio, table, xml_files
 from dicap.photos.readers.copies import with_groups, without_leaks
+from dicap.photos.readers.heads import plain
 from dicap.photos.readers.listing import is_ignored, to_raw
-from dicap.photos.readers.nothing import with_empty, with_words
-from dicap.photos.readers.sheet import OTHERS, Labels, plain, read_sheet
+from dicap.photos.readers.names import ask_of_names, with_words
+from dicap.photos.readers.nothing import with_empty
+from dicap.photos.readers.question import Question, joined
+from dicap.photos.readers.sheet import OTHERS, Names, Sheet, read_names, read_sheet
+from dicap.photos.readers.understand import understand
 from dicap.randomness import order_by_name
 from dicap.settings import Own
 
@@ -69,12 +73,50 @@ class Given:
         return hashlib.sha256(json.dumps([sorted(self.labels), absent]).encode()).hexdigest()[:12]
 
 
-def read(root: Path, own: Own) -> RawSet:
+def look(place: Path, said: Own) -> tuple[Path, Own, RawSet]:
+    """The folder of a data set, the reading of its labels, which `init-data` writes down, and what is read so.
+
+    A question is answered by the reading that would be chosen, and what comes of it is looked at in turn: so all is asked at
+    once, and the options that are named at the end are an answer to all of it.
+
+    Args:
+        place: the folder, or the file of labels in it.
+        said: what the user says of it; `own.names` are names that are certain, and others may be new.
+
+    Raises:
+        DataError: nothing readable is there.
+        Question: something can be read in more than one way.
+    """
+    own, texts, answers = said, [], {}
+    while True:
+        try:
+            root, reading = understand(place, own)
+            raw = read(root, reading, looking=True)
+        except Question as question:
+            before, answers = answers, joined(answers, question.options)
+            texts.append(question.text)
+            if answers == before:  # it has been answered, and is asked again
+                raise Question("; ".join(texts), **answers) from None
+            own = own.model_copy(update=joined({key: getattr(own, key) for key in answers}, answers))
+        except DataError as error:
+            if not texts:
+                raise
+            raise Question("; ".join([*texts, f"read so, {error}"]), **answers) from None
+        else:
+            if texts:
+                raise Question("; ".join(texts), **answers)
+            return root, reading, raw
+
+
+def read(root: Path, own: Own, looking: bool = False) -> RawSet:
     """Read `data_root` as the settings say, then apply the options.
 
     In this order: unlabelled images of a second folder (`own.unlabeled_root`), groups of images that belong on one side of every
     split, a test split drawn from the labelled images (`own.test_share`) where there is none, and labels added later
     (`own.added`), which so change no image of the test split.
+
+    Args:
+        looking: whether classes may be others than `own.names`.
 
     Raises:
         DataError: nothing readable is there, or a test split is missing and none is asked for.
@@ -87,8 +129,8 @@ def read(root: Path, own: Own) -> RawSet:
     for name in own.files or ([table.DOCUMENTED[0]] if own.format is None else []):
         if not (root / name).is_file():
             raise DataError(f"{root / name}: no such file of labels; look at what is there: dicap-stage init-data {root}")
-    listing = with_empty(with_words(READERS[kind].read(root, own), own), own.empty)
-    raw = to_raw(root, listing, own)
+    listing = with_empty(with_words(READERS[kind].read(root, own), own, looking), own.empty)
+    raw = to_raw(root, listing, own, looking)
     if own.unlabeled_root:
         raw = with_unlabelled(raw, Path(own.unlabeled_root), root, own.ignore)
     raw = with_groups(raw)
@@ -98,7 +140,7 @@ def read(root: Path, own: Own) -> RawSet:
     raw = replace(raw, source=raw.source | {"format": kind})
     if own.added:
         raw = with_added(raw, Path(own.added), root, own.new_classes or ())
-    if lost := sorted({*(own.names or ())} - {*raw.classes}):
+    if not looking and (lost := sorted({*(own.names or ())} - {*raw.classes})):
         raise DataError(
             f"{root}: no image is labelled {first_of(list(map(repr, lost)), 3)} any more, as when init-data looked; bring it "
             f"back, or run `dicap-stage init-data {root}` again"
@@ -265,13 +307,16 @@ def read_added(
             f"{path}: column {strange[0]} is none that import-labels reads, and may change what the labels mean; take it out, or "
             "write image, labels and absent as it means"
         )
-    found: dict[str, Given] = {}
+    given: dict[str, Given] = {}
     ids = {*(images or ())}
     composed = {normalize("NFC", image): image for image in ids}  # a program may have written an accent as a letter of its own
-    present = Labels(sheet, "labels", separator, known).read()
-    absent: list[list[str] | None] = [None] * len(present)
+    between = ";" if separator == "auto" else separator
+    present = read_names(sheet, "labels", between)
+    absent: Names = [None] * len(present)
     if "absent" in sheet.header:
-        absent = table.read_absent(sheet, "absent", present, separator, known)
+        absent = table.read_absent(sheet, "absent", present, between)
+    if separator == "auto":
+        _ask_of_names(sheet, present, absent, {*(known or ()), OTHERS})
     marks = [sheet.raw(head) if head in sheet.header else [] for head in ("was", "photo")]
     in_part = any(gone is not None for gone in absent)
     for row, (name, names, gone) in enumerate(zip(sheet.raw("image"), present, absent, strict=True)):
@@ -285,15 +330,25 @@ def read_added(
             )
         was, photo = (cells[row] if cells else None for cells in marks)
         was = None if was == "?" else was
-        given = Given(names or [], None if names == [] or gone == [OTHERS] else gone, was, photo)
+        of_image = Given(names or [], None if names == [] or gone == [OTHERS] else gone, was, photo)
         if images is not None and name not in ids:
             if (form := normalize("NFC", name)) not in composed:
                 raise sheet.error(row, f"image {name!r} is not in the data set; write its id as `suggest` does")
             name = composed[form]
-        if found.get(name, given) != given:
+        if given.get(name, of_image) != of_image:
             raise sheet.error(row, f"image {name!r} has other labels than on an earlier line; keep one of them")
-        found[name] = given
-    return found
+        given[name] = of_image
+    return given
+
+
+def _ask_of_names(sheet: Sheet, present: Names, absent: Names, known: set[str]) -> None:
+    """Refuse names that may be something else than the name of one class. Raises DataError."""
+    names_of = [[*(here or ()), *(gone or ())] for here, gone in zip(present, absent, strict=True)]
+    places = {name: where for names, where in zip(names_of, sheet.places, strict=True) for name in names}
+    try:
+        ask_of_names(places | dict.fromkeys(known, ""), known, True, any(";" in text for text in sheet.texts("labels")))
+    except Question as question:
+        raise DataError(question.text) from None
 
 
 def with_unlabelled(raw: RawSet, folder: Path, base: Path, ignore: Iterable[str] | None = None) -> RawSet:
@@ -308,14 +363,14 @@ def with_unlabelled(raw: RawSet, folder: Path, base: Path, ignore: Iterable[str]
     assert isinstance(raw.images, FileImages)
     known = {same_file(file) for file in raw.images.paths}
     fresh = {same_file(folder / path): path for path in reversed(list_images(folder)) if not is_ignored(path, ignore)}
-    found = sorted(path for file, path in fresh.items() if file not in known)
+    others = sorted(path for file, path in fresh.items() if file not in known)
     place = Path(os.path.relpath(folder.resolve(), base.resolve()))
     prefix = Path(folder.resolve().name) if ".." in place.parts else place
-    more = [Item(readable((prefix / path).as_posix()), readable(path), "unlabeled", None) for path in found]
+    more = [Item(readable((prefix / path).as_posix()), readable(path), "unlabeled", None) for path in others]
     if twice := sorted({item.id for item in raw.items} & {item.id for item in more}):
         raise DataError(f"{folder}: {twice[0]!r} is the name of an image of the data set too; rename the folder")
     note = f"{len(more)} unlabelled images: photographs in {folder} that no row names"
-    files = [*raw.images.paths, *(folder / path for path in found)]
+    files = [*raw.images.paths, *(folder / path for path in others)]
     images = FileImages(Path(), files, raw.images.below, upright=True)
     return replace(raw, items=[*raw.items, *more], images=images, notes=[*raw.notes, note])
 

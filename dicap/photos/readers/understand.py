@@ -4,83 +4,27 @@ Every column of a table and every file has a role, or is named as one that says 
 reading that would be chosen and the options that say so. Heads are believed where they are those of known programs.
 """
 
+import calendar
 import re
-from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
+from unicodedata import normalize
 
 from dicap.data.sources.files import base_of, is_image_name, list_images, list_others
 from dicap.errors import DataError, first_of
-from dicap.photos.readers import coco_file, label_studio, xml_files
-from dicap.photos.readers.listing import SPLIT_NAMES, as_read, is_ignored, listed, split_in, typed, words_of
-from dicap.photos.readers.nothing import NOTHING, is_doubted
-from dicap.photos.readers.sheet import MARKS, MINUS, NO, Sheet, plain, read_sheet, read_sheets
+from dicap.photos.readers import coco_file, heads, label_studio, xml_files
+from dicap.photos.readers.heads import SPLIT_NAMES, plain
+from dicap.photos.readers.listing import is_ignored, split_in, words_of
+from dicap.photos.readers.names import NOTHING, doubt_of
+from dicap.photos.readers.question import Question, listed, typed
+from dicap.photos.readers.sheet import MARKS, Sheet, read_sheet, read_sheets
 from dicap.photos.readers.table import DOCUMENTED, SINGLE
 from dicap.settings import Own
 
 TABLES = (DOCUMENTED[0], "labels.parquet")  # where one of these is there, no other file is meant
 TABULAR, IF_NAMED = (".csv", ".tsv", ".tab", ".parquet"), (".txt", ".xlsx", ".xls", ".ods")
-IMAGE = (
-    *("image", "images", "file_name", "filename", "file", "image_path", "filepath", "file_path", "path", "image_name"),
-    *("image_file", "img", "photo", "photograph", "picture", "image_id", "imageid", "id"),
-)
-LABEL = ("labels", "label", "tags", "tag", "classes", "class", "categories", "category", "keywords", "class_name", "label_name")
-SPLIT = ("split", "set", "subset", "partition", "data_split", "phase")
-VALUE = re.compile(r"(is_)?(confidence|value|present|presence|positive|verified|truth|score|answer)")
-GROUP = re.compile(r".*(patient|subject|person|scene|session|burst|sequence|video|series|study|group|source|site|case|animal).*")
-# Columns that exports of well-known programs always have: ids, sizes, places in the image, paths.
-USUAL = re.compile(
-    r"id|(image|annotation|label|category|class|object|task)_?id|(image|img|file|box)?_?(width|height|size|area)|[xywh]"
-    r"|[xy]_?(min|max|[12])|bbox|boxes|polygon|segmentation|iscrowd|depth|channels|url|uri|path|(image|file)_path|md5|sha1|sha256"
-    r"|checksum|index"
-)
-# Columns of 0 and 1 that speak of a row, not of a picture.
-OF_ROWS = re.compile(
-    r"(is|has|was|in|use|to)_.+|(k_?)?fold_?\d*|cv|flag(ged)?|label(s|led)?|annotated|(re)?checked|reviewed|verified|validated|done"
-    r"|(in)?valid|train(ing)?|test(ing)?|val|validation|hold_?out|public|private|augmented|duplicate[ds]?|copy|used?|keep|skip(ped)?"
-    r"|exclude[ds]?|include[ds]?|missing|error|rating|grade|adult|seen|quality|difficult|truncated|active|confidence|score|weight"
-    r"|class|classes|tags?"
-)
-OPEN = ("unlabeled", "unlabelled", "not_labeled", "not_labelled")
-# Names of folders that hold photographs of anything.
-ANYTHING = re.compile(
-    r"(train|test|val|valid|validation|raw|all|new|old|my)?[\s_-]*(images?|imgs?|photo(graph)?s?|pictures?|pics|masks?|labels?"
-    r"|annotations?|data|dataset|jpegimages|files|media|uploads?|frames?|set|folder|dcim|camera|export)(\s*\(?\d*\)?)?"
-    r"|(19|20)\d\d([\s_-]?\d\d){0,2}|\d{3}[a-z_]{5}",
-    re.IGNORECASE,
-)
-# Heads of tables that commands write: none of them is what somebody said of the images.
-OURS = (
-    {"image", "class", "probability", "decision"},
-    {"image", "labels", "unsure", "absent"},
-    {"image", "labels", "model_says"},
-    {"image", "labels", "surprise"},
-)
-# Words in names of files of labels that tell none from another.
-WORDS_OF_FILES = (*LABEL, "annotation", "annotations", "instances", "image", "images", "info", "coco", "data", "list", "set", "")
 SEVERAL = 3  # columns of 0 and 1 that are believed rather than a column of texts beside them
-
-
-@dataclass
-class Questions:
-    """What is asked, and the options that say the reading that would be chosen."""
-
-    texts: list[str] = field(default_factory=list)
-    options: dict[str, str | list[str]] = field(default_factory=dict)
-
-    def ask(self, text: str, **options: str | list[str]) -> None:
-        """Ask in words; a list goes to those that an option has already, of a single value the first one stays."""
-        self.texts.append(text)
-        for key, value in options.items():
-            old = self.options.setdefault(key, [] if isinstance(value, list) else value)
-            if isinstance(old, list):
-                old += [one for one in value if one not in old]
-
-    def check(self, where: Path) -> None:
-        """Raise DataError with all that was asked, if anything was."""
-        if self.texts:
-            raise DataError(f"{where}: {'; '.join(self.texts)}{as_read(self.options)}")
+WRITE = "write the labels as labels.csv with the columns image, labels, or export them as COCO JSON"
 
 
 def understand(place: Path, said: Own) -> tuple[Path, Own]:
@@ -91,28 +35,25 @@ def understand(place: Path, said: Own) -> tuple[Path, Own]:
         said: what the user says of it.
 
     Raises:
-        DataError: nothing readable is there, or there is a question.
+        DataError: nothing readable is there.
+        Question: a file or a column has no role that is known.
     """
     if not place.exists():
         raise DataError(f"{place}: no such folder or file; set data_root to the folder that holds your images and labels")
     root = base_of(place)
     if place.is_file():
         said = said.model_copy(update={"files": [place.relative_to(root).as_posix()]})
-    questions = Questions()
     others = [name for name in list_others(root) if not is_ignored(name, said.ignore) and not is_ours(root / name)]
-    kind, files = ("folders", []) if said.format == "folders" else _labels(root, said, others, questions)
+    kind, files = ("folders", []) if said.format == "folders" else _labels(root, said, others)
     if not said.files:
-        asked = [*files, *questions.options.get("ignore", ())]
-        _ask_of_files(root, [name for name in others if name not in asked and not _is_beside(name, kind)], kind, said, questions)
-    roles: dict[str, object] = {"format": kind, "files": files or None}
-    if kind == "voc_xml" and not said.files:
-        roles["files"] = None  # a file an image
+        _ask_of_files(root, [name for name in others if name not in files and not _is_beside(name, kind)], kind, said)
+    one_an_image = kind == "voc_xml" and not said.files
+    roles: dict[str, object] = {"format": kind, "files": None if one_an_image else files or None}
     if kind == "table":
         sheet = read_sheets([root / name for name in files])
         if sheet.cells.empty:
             raise DataError(f"{sheet.path}: no rows; list the images, one a row")
-        roles |= Columns(root, sheet, said, questions).understood()
-    questions.check(root / files[0] if files else root)
+        roles |= Columns(sheet, said).understood()
     return root, said.model_copy(update=roles)
 
 
@@ -124,7 +65,7 @@ def is_ours(path: Path) -> bool:
         header = {*read_sheet(path).header}
     except DataError:
         return False
-    return bool(re.fullmatch(r"labels-[0-9a-f]{4,}.*\.csv", path.name)) or any(known <= header for known in OURS)
+    return bool(re.fullmatch(r"labels-[0-9a-f]{4,}.*\.csv", path.name)) or any(known <= header for known in heads.OURS)
 
 
 def _format_of(path: Path, depth: int, named: bool) -> str | None:
@@ -145,47 +86,49 @@ def _is_beside(name: str, kind: str) -> bool:
     return others or (kind == "voc_xml" and "ImageSets" in Path(name).parts)
 
 
-def _labels(root: Path, said: Own, others: list[str], questions: Questions) -> tuple[str, list[str]]:
+def _labels(root: Path, said: Own, others: list[str]) -> tuple[str, list[str]]:
     """The format, and its files."""
     for name in said.files or ():
         if not (root / name).is_file():
             raise DataError(f"{root / name}: no such file; name one that is there, or none")
         if is_ours(root / name):
             raise DataError(f"{root / name}: answers of a model, or a list to import (`dicap-stage import-labels`); name labels")
-    found: dict[str, list[str]] = {}
-    first = [name for name in TABLES if name in others and not said.files]
-    for name in said.files or first or others:
+    kinds: dict[str, str] = {}
+    first = [name for name in TABLES if name in others and said.format in (None, "table")]
+    for name in said.files or first[:1] or others:
         kind = _format_of(root / name, name.count("/"), bool(said.files))
         if kind is not None and said.format in (None, kind) and not _is_beside(name, kind):
-            found.setdefault(kind, []).append(name)
-    tables = found.pop("table", [])
-    if len(tables) > 1:  # those of splits belong together
-        meant = [name for name in tables if not first and split_in(root / name, root) is not None] or tables[:1]
-        if others := [name for name in tables if name not in meant]:
-            questions.ask(f"several tables could be meant ({first_of(tables, 4)})", ignore=others)
-        tables = meant
-    if tables:  # the last of the formats
-        found["table"] = tables
-    for of in {"table", "coco"} & found.keys():
-        found[of] = found[of] if said.files else _alike(root, found[of], questions)
-    if not found:
+            kinds[name] = kind
+    if not kinds:
         return _without_files(root, said, others), []
-    kind = next(iter(found))
-    if len(found) > 1:
-        more = [name for other in [*found][1:] for name in found[other]]
-        questions.ask(f"labels could be those of {found[kind][0]} ({kind}) or of {more[0]}", format=kind, ignore=more)
-    return kind, found[kind]
+    tables_last = sorted(kinds, key=lambda name: (kinds[name] == "table", len(_words(root, name))))
+    kind = kinds[tables_last[0]]
+    files = [name for name in kinds if said.files or (kinds[name] == kind and _is_alike(root, name, tables_last[0], kind))]
+    if rest := [name for name in kinds if name not in files or kinds[name] != kind]:
+        raise Question(
+            f"{root}: labels could be those of {first_of(files, 3)} ({kind}) or of {first_of(rest, 3)}; to read several, pass "
+            f"--files {typed(listed([*kinds]))}",
+            format=kind,
+            ignore=rest,
+        )
+    if not said.files and heads.MODEL.search(files[0].lower()):
+        raise Question(
+            f"{root / files[0]}: named as a model's answers, which are no labels; or did somebody give them?", files=files
+        )
+    return kind, files
 
 
-def _alike(root: Path, names: list[str], questions: Questions) -> list[str]:
-    """The files whose names differ by splits and numbers alone; of others, as `train_pseudo.csv`, is asked."""
-    words = {name: {*words_of(root / name, root)} - {*SPLIT_NAMES, *WORDS_OF_FILES} for name in names}
-    least = min(words.values(), key=len)
-    alike = [name for name in names if words[name] == least]
-    if others := [name for name in names if name not in alike]:
-        way = f"--files {typed(listed(names))}"
-        questions.ask(f"{others[0]} is named otherwise than {alike[0]}; where it holds labels too, pass {way}", ignore=others)
-    return alike
+def _words(root: Path, name: str) -> set[str]:
+    """The words in the name of a file of labels that tell it from others, beside splits and numbers."""
+    return {*words_of(root / name, root)} - {*SPLIT_NAMES, *heads.WORDS_OF_FILES}
+
+
+def _is_alike(root: Path, name: str, first: str, kind: str) -> bool:
+    """Whether a file is read with the first one: of tables and COCO one of a split, and not another one as `train_pseudo.csv`."""
+    if kind not in ("table", "coco") or name == first:
+        return True
+    splits = kind == "coco" or None not in (split_in(root / name, root), split_in(root / first, root))
+    return splits and _words(root, name) == _words(root, first)
 
 
 def _without_files(root: Path, said: Own, others: list[str]) -> str:
@@ -205,40 +148,53 @@ def _without_files(root: Path, said: Own, others: list[str]) -> str:
     )
 
 
-def _ask_of_files(root: Path, names: list[str], kind: str, said: Own, questions: Questions) -> None:
+def _ask_of_files(root: Path, names: list[str], kind: str, said: Own) -> None:
     """Ask of files that nothing reads, by their endings; and of folders whose names are hardly those of labels."""
-    if said.unlabeled_root:
-        aside = Path(said.unlabeled_root).resolve()
-        names = [name for name in names if not (root / name).resolve().is_relative_to(aside)]
+    aside = Path(said.unlabeled_root or root).resolve()  # which counts where it is a folder in this one
+    ignored = [*(said.ignore or ()), *([str(aside.relative_to(root.resolve()))] if root.resolve() in aside.parents else [])]
+    names = [name for name in names if not is_ignored(name, ignored)]
     endings: dict[str, list[str]] = {}
     for name in names:
         endings.setdefault(Path(name).suffix.lower() or ".", []).append(name)
-    shown = first_of([f"{ending} ({len(found)}, the first {found[0]})" for ending, found in endings.items()], 4)
+    shown = first_of([f"{ending} ({len(files)}, the first {files[0]})" for ending, files in endings.items()], 4)
     unread = f"files that are not read: {shown}; " if names else ""
-    write = "write the labels as labels.csv with the columns image, labels, or export them as COCO JSON"
     ways: dict[str, str] = {}
     if kind == "folders" and said.format is None:
-        images = list_images(root, required=False)
+        images = [name for name in list_images(root, required=False) if not is_ignored(name, ignored)]
         stems = {part for name in names for part in (Path(name).stem, Path(name).stem.partition(".")[0])}
         if 2 * sum(Path(name).stem in stems for name in images) > len(images):
-            raise DataError(f"{root}: {unread}most photographs have one, and labels may be in them: {write}")
-        tops = {name.partition("/")[0] for name in images if "/" in name} - {*SPLIT_NAMES}
-        if strange := sorted(filter(ANYTHING.fullmatch, tops)):
+            raise DataError(f"{root}: {unread}most photographs have one, and labels may be in them: {WRITE}")
+        if strange := _of_anything(images):
             raise DataError(
-                f"{root}: {unread}is {strange[0]!r} a label? Folders of such a name hold photographs of anything: {write}, and "
-                "look again; where the folders are the labels, pass --format folders"
+                f"{root}: {unread}is {strange!r} a label? Folders of such a name hold photographs of anything: {WRITE}, and look "
+                "again; where the folders are the labels, pass --format folders"
             )
         ways = {"format": "folders"}
     if names:
-        text = f"{unread}if labels are in them, {write}" + ("; or are the folders the labels?" if ways else "")
-        questions.ask(text, **ways, ignore=[found[0] if len(found) == 1 else ending for ending, found in endings.items()])
+        text = f"{root}: {unread}if labels are in them, {WRITE}" + ("; or are the folders the labels?" if ways else "")
+        raise Question(text, **ways, ignore=[files[0] if len(files) == 1 else ending for ending, files in endings.items()])
+
+
+def _of_anything(images: list[str]) -> str | None:
+    """A folder that may hold photographs of anything: by its name, or where all are named alike but for a number or a letter."""
+    tops = set()
+    for name in images:
+        parts = [part.strip() for part in Path(name).parts[:-1]]
+        splits = [SPLIT_NAMES.get(part.casefold()) for part in parts]
+        if None in splits and "unlabeled" not in splits:
+            tops.add(parts[splits.index(None)])
+    words = {name: (re.findall(r"[^\W\d_]+", normalize("NFC", name.casefold())) or [""])[0] for name in sorted(tops)}
+    months = {name.casefold() for name in (*calendar.month_name, *calendar.month_abbr)}  # and an empty name
+    dates = {name for name in words if re.sub(r"[\W\d_]+", "", name.casefold()) in months}
+    alike = len(tops) > 1 and len({*words.values()}) == 1 and words.keys().isdisjoint(words.values())
+    return next((name for name in words if alike or heads.ANYTHING.fullmatch(name) or name in dates), None)
 
 
 class Columns:
     """The roles of a table's columns, found one after the other; what is not understood is asked."""
 
-    def __init__(self, root: Path, sheet: Sheet, said: Own, questions: Questions) -> None:
-        self._root, self._sheet, self._said, self._questions = root, sheet, said, questions
+    def __init__(self, sheet: Sheet, said: Own) -> None:
+        self._sheet, self._said = sheet, said
         self._roles: dict[str, object] = {key: getattr(said, key) for key in (*SINGLE, "classes", "rows")}
         used = {*(said.classes or ()), *(head for key in SINGLE if (head := getattr(said, key)))}
         if lost := sorted(used - {*sheet.header}):
@@ -246,43 +202,57 @@ class Columns:
         self._free = [head for head in sheet.header if head not in used | {*(said.ignore or ())}]
         self._texts = {head: sheet.texts(head) for head in sheet.header}
         self._words = {head: {text.casefold() for text in texts} - {""} for head, texts in self._texts.items()}
-        self._binary = [head for head in sheet.header if self._is_binary(head)]
+        self._binary = {head for head in sheet.header if self._is_binary(head)}
 
     def understood(self) -> dict[str, object]:
-        """The roles as settings of the section `own`."""
-        if self._roles["image"] is None:
-            self._take("image", self._image())
-        same = self._texts[str(self._roles["image"])]
-        idle = [head for head in self._free if self._texts[head] == same or not self._words[head] or self._is_number_of_row(head)]
+        """The roles as settings of the section `own`. Raises Question."""
+        roles = self._roles
+        if roles["image"] is None:
+            self._image()
+        same = self._texts[str(roles["image"])]
+        idle = [head for head in self._free if self._texts[head] == same or not self._words[head] or self._numbers_rows(head)]
         self._leave(idle)
-        if self._roles["split"] is None:
-            self._split()
-        if self._roles["labels"] is None and not self._roles["classes"]:
+        if roles["split"] is None:
+            known = {*SPLIT_NAMES}
+            named = [head for head in self._called(heads.SPLIT) if self._words[head] & known or plain(head) == heads.SPLIT[0]]
+            self._choose(
+                "split", named, [head for head in self._free if len(self._words[head]) > 1 and self._words[head] <= known]
+            )
+        if roles["labels"] is None and not roles["classes"]:
             self._labels()
         for key in ("absent", "group"):
-            head = next((head for head in self._free if plain(head) == key), None)
-            if self._roles[key] is None and head is not None and (key == "group" or self._roles["labels"]):
-                self._take(key, head)
-        idle += [head for head in self._free if head not in self._binary and USUAL.fullmatch(plain(head))]
-        for head in self._leave(self._free):
-            if head not in idle:
-                self._ask_of(head)
-        if self._roles["classes"]:
-            self._ask_of_marks()
-        if self._roles["value"] is not None:
-            self._roles["rows"] = "label"
-        ignored = [*(self._said.ignore or ()), *idle]
-        return self._roles | {"ignore": list(dict.fromkeys(ignored)) or None}
+            if roles[key] is None and (key == "group" or roles["labels"]):
+                self._choose(key, self._called((key,))[:1])
+        usual = [head for head in self._free if head not in self._binary and heads.USUAL.fullmatch(plain(head))]
+        self._leave(usual)
+        self._ask_of_others()
+        rows = {"rows": "label"} if roles["value"] is not None else {}
+        return roles | rows | {"ignore": list(dict.fromkeys([*(self._said.ignore or ()), *idle, *usual])) or None}
 
-    def _take(self, key: str, head: str) -> None:
-        self._roles[key] = head
-        self._leave([head])
+    def _called(self, names: Sequence[str]) -> list[str]:
+        """The columns with one of these heads, in their order."""
+        return sorted((head for head in self._free if plain(head) in names), key=lambda head: names.index(plain(head)))
 
-    def _leave(self, heads: Iterable[str]) -> list[str]:
+    def _choose(self, role: str, named: list[str], likely: Sequence[str] = ()) -> None:
+        """Give a role to the column with a head of it; of several, or of one that only looks so, is asked."""
+        if len(named) == 1:
+            self._roles[role] = named[0]
+            self._leave(named)
+        elif several := [*(named or likely)]:
+            rivals = f", and not {', '.join(named[1:])}" if named else ""
+            text = f"is column {self._held(several[0])} that of the {role.removesuffix('s')}s{rivals}?"
+            raise self._ask(text, **{role: several[0], "ignore": named[1:]})
+
+    def _ask(self, text: str, **options: str | list[str]) -> Question:
+        return Question(f"{self._sheet.path}: {text}", **{key: value for key, value in options.items() if value})
+
+    def _leave(self, gone: Sequence[str]) -> None:
         """Take columns out of those that have no role yet."""
-        gone = list(heads)
         self._free = [head for head in self._free if head not in gone]
-        return gone
+
+    def _held(self, head: str) -> str:
+        shown = dict.fromkeys(text if len(text) <= 24 else f"{text[:21]}..." for text in self._texts[head] if text)
+        return f"{head} ({'0 and 1' if head in self._binary else first_of([*shown], 3)})"
 
     def _is_binary(self, head: str) -> bool:
         """Whether at least half of the cells are 0, 1 and the like: of the others the reader says what is wrong with them."""
@@ -290,125 +260,83 @@ class Columns:
         marks = [text for text in filled if text in MARKS]
         return bool(marks) and (len(marks) == len(filled) or 2 * sum(text not in ("y", "n") for text in marks) >= len(filled))
 
-    def _image(self) -> str:
-        """The column that names photographs, by its head; of several the one whose cells end as names of files do."""
-
-        def is_named(head: str) -> bool:
-            return 2 * sum(map(is_image_name, self._texts[head])) > len(self._texts[head])
-
-        named = sorted((head for head in self._free if plain(head) in IMAGE), key=lambda head: IMAGE.index(plain(head)))
-        likely = sorted(named or self._free, key=lambda head: not is_named(head))
-        if not likely:
-            raise DataError(f"{self._sheet.path}: column image is missing (found {', '.join(self._sheet.header) or 'nothing'})")
-        if not named:
-            self._questions.ask(f"is column {likely[0]} ({_shown(self._texts[likely[0]])}) that of the images?", image=likely[0])
-        names = {head: [re.split(r"[\\/]", text)[-1] for text in self._texts[head]] for head in likely}
-        for other in filter(is_named, named):
-            if names[other] != names[likely[0]]:
-                text = f"columns {likely[0]} and {other} both name images, and not the same"
-                self._questions.ask(text, image=likely[0], ignore=self._leave([other]))
-        return likely[0]
-
-    def _split(self) -> None:
-        """The column of splits, where there is one; a misspelt one is complained of by the reader."""
-        words = {*SPLIT_NAMES}
-        named = [head for head in self._free if plain(head) in SPLIT and (self._words[head] & words or plain(head) == SPLIT[0])]
-        found = named or [head for head in self._free if len(self._words[head]) > 1 and self._words[head] <= words]
-        if len(found) > 1 or (found and not named):
-            self._questions.ask(f"column {' and '.join(found)} holds splits", split=found[0], ignore=self._leave(found[1:]))
-        if found:
-            self._take("split", found[0])
-
-    def _labels(self) -> None:
-        """The column of labels, or those of classes."""
-        binary = [head for head in self._free if head in self._binary]
-        texts = [head for head in self._free if head not in self._binary]
-        rivals = sorted((head for head in texts if plain(head) in LABEL), key=lambda head: LABEL.index(plain(head)))
-        if len(rivals) > 1:
-            text = f"columns {' and '.join(rivals)} could be the labels"
-            self._questions.ask(text, labels=rivals[0], ignore=self._leave(rivals[1:]))
-        speak = [head for head in texts if not USUAL.fullmatch(plain(head)) and not GROUP.fullmatch(plain(head))]
-        pairs = Counter(frozenset(self._words[head]) for head in speak if len(self._words[head]) == 2)
-        alike = [head for head in speak if pairs[frozenset(self._words[head])] > 1]
-        if alike and not rivals:
-            raise DataError(
-                f"{self._sheet.path}: columns {first_of(alike, 4)} hold the same two values ({_shown(self._texts[alike[0]])}); "
-                "write 1 and 0 for them where each is a class, else name the column of labels (init-data --labels)"
-            )
-        words = [head for head in speak if _looks_like_labels(self._texts[head])]
-        words += [head for head in binary if plain(head) in LABEL and self._words[head] - MARKS]  # classes by their numbers
-        believed = [head for head in binary if not any(known.fullmatch(plain(head)) for known in (OF_ROWS, USUAL))]
-        believed = [head for head in believed if plain(head) not in OPEN and not NOTHING.fullmatch(head)]
-        believed = [head for head in believed if not is_doubted(head, believed)]
-        if rivals:
-            self._take("labels", rivals[0])
-        elif words and len(believed) < SEVERAL:
-            self._questions.ask(f"is column {words[0]} ({_shown(self._texts[words[0]])}) that of the labels?", labels=words[0])
-            self._take("labels", words[0])
-        elif believed:
-            self._roles["classes"] = self._leave(believed)
-        elif binary:
-            self._questions.ask(f"is column {binary[0]} of 0 and 1 a class?", classes=binary[:1])
-            self._roles["classes"] = self._leave(binary[:1])
-        else:
-            raise DataError(
-                f"{self._sheet.path}: column labels is missing (found {', '.join(self._sheet.header)}); expected image, labels, "
-                "or a column of 0 and 1 a class; init-data --labels names another"
-            )
-
-    def _ask_of(self, head: str) -> None:
-        """Ask of a column that has no role."""
-        name, texts, ask, roles = plain(head), self._texts[head], self._questions.ask, self._roles
-        binary, words = head in self._binary, {*texts} - {""}
-        mark = self._said.separator if self._said.separator != "auto" else ";"
-        names = {part.strip() for text in self._texts.get(str(roles["labels"]), ()) for part in text.split(mark)}
-        held = f"column {head} ({'0 and 1' if binary else _shown(texts)})"
-        if name in OPEN and binary:
-            ask(f"{held}: is a row with 1 not labelled?", open=head)
-        elif name in SPLIT or (name.removeprefix("is_") in SPLIT_NAMES and binary):
-            ask(f"{held} may say the split; write a column split of train, val and test for that", ignore=[head])
-        elif roles["labels"] and roles["value"] is None and VALUE.fullmatch(name) and self._words[head] <= MARKS:
-            ask(f"{held}: is the label there where it is 1, and known to be absent where it is 0?", value=head)
-            roles["value"] = head
-        elif roles["group"] is None and not binary and GROUP.fullmatch(name) and len(words) > 1:
-            ask(f"{held}: do photographs of one value belong on one side of every split?", group=head)
-            roles["group"] = head
-        elif not binary and roles["labels"] and (words <= names or re.fullmatch(rf"({'|'.join(LABEL)})[_.]?\d+", name)):
-            raise DataError(
-                f"{self._sheet.path}: {held} holds labels too; put all of an image into one column, `;` between, or leave it "
-                f"out (init-data --ignore {typed(head)})"
-            )
-        else:  # somebody looks at what was taken for a class, too
-            classes = {} if self._said.classes or not roles["classes"] else {"classes": [*roles["classes"]]}  # type: ignore[misc]
-            ask(f"{held} has no role that is known", **classes, ignore=[head])
-
-    def _ask_of_marks(self) -> None:
-        """Ask what -1 and empty cells of columns of classes say; not of cells whose own file has no such column."""
-        columns = [self._sheet.cells[head] for head in self._roles["classes"]]  # type: ignore[attr-defined]
-        rows = [[cell for cell in cells if cell is not None or self._sheet.literal] for cells in zip(*columns, strict=True)]
-        texts = [["" if cell is None else str(cell).strip().casefold() for cell in row] for row in rows]
-        words = {text for row in texts for text in row}
-        kind = "unknown" if words & {*NO} else "absent"
-        if self._said.minus == "auto" and words & {*MINUS}:
-            self._questions.ask("-1 in the columns of classes: is the class absent, or unknown?", minus=kind)
-        if self._said.blank == "auto" and any("" in row and any(row) for row in texts):
-            text = "empty cells beside filled ones in the columns of classes: is the class absent, or unknown?"
-            self._questions.ask(text, blank=kind)
-
-    def _is_number_of_row(self, head: str) -> bool:
+    def _numbers_rows(self, head: str) -> bool:
         """Whether a column without a head numbers the rows, as pandas writes it."""
         texts = self._texts[head]
         nameless = re.fullmatch(r"column \d+|unnamed.*", head.casefold())
         return nameless is not None and len({*texts}) == len(texts) and all(map(str.isdigit, texts))
 
+    def _image(self) -> None:
+        """The column that names photographs: of several such heads the one whose cells end as names of files do."""
+        likely = [head for head in self._free if 2 * sum(map(is_image_name, self._texts[head])) > len(self._texts[head])]
+        named = sorted(self._called(heads.IMAGE), key=lambda head: head not in likely)
+        if likely and named and named[0] not in likely:
+            named = []
+        names = {head: [re.split(r"[\\/]", text)[-1] for text in self._texts[head]] for head in named}
+        rivals = [head for head in named if head in likely and names[head] != names[named[0]]]
+        self._choose("image", [*named[:1], *rivals], likely or self._free)
+        if self._roles["image"] is None:
+            raise DataError(f"{self._sheet.path}: column image is missing (found {', '.join(self._sheet.header) or 'nothing'})")
 
-def _looks_like_labels(texts: list[str]) -> bool:
+    def _labels(self) -> None:
+        """The column of labels, or those of classes."""
+        binary = [head for head in self._free if head in self._binary]
+        texts = [head for head in self._free if head not in self._binary]
+        speak = [head for head in texts if not heads.USUAL.fullmatch(plain(head)) and not heads.GROUP.fullmatch(plain(head))]
+        words = [head for head in speak if _looks_like_labels(self._texts[head])]
+        words += [head for head in binary if plain(head) in heads.LABEL and self._words[head] - MARKS]  # classes by their numbers
+        of_rows = [head for head in binary if any(known.fullmatch(plain(head)) for known in (heads.OF_ROWS, heads.USUAL))]
+        of_rows += [head for head in binary if plain(head) in heads.OPEN or NOTHING.fullmatch(head) or doubt_of(head, binary)]
+        believed = [head for head in binary if head not in of_rows]
+        self._choose(
+            "labels", [head for head in self._called(heads.LABEL) if head in texts], words if len(believed) < SEVERAL else ()
+        )
+        if self._roles["labels"] is not None:
+            return
+        if not binary:
+            raise DataError(
+                f"{self._sheet.path}: column labels is missing (found {', '.join(self._sheet.header)}); expected image, labels, "
+                "or a column of 0 and 1 a class; init-data --labels names another"
+            )
+        if not believed:
+            raise self._ask(f"is column {binary[0]} of 0 and 1 a class?", classes=binary[:1])
+        self._roles["classes"] = believed
+        self._leave(believed)
+
+    def _ask_of_others(self) -> None:
+        """Ask of the columns that have no role."""
+        roles: dict[str, str | list[str]] = {}
+        texts, left = [], []
+        for head in self._free:
+            name, binary = plain(head), head in self._binary
+            if name in heads.OPEN and binary:
+                texts.append(f"is a row with 1 in column {head} not labelled?")
+                roles["open"] = head
+            elif heads.VALUE.fullmatch(name) and self._words[head] <= MARKS and self._may_be("value", roles):
+                texts.append(f"is the label there where column {head} is 1, and known to be absent where it is 0?")
+                roles["value"] = head
+            elif heads.GROUP.fullmatch(name) and not binary and len(self._words[head]) > 1 and self._may_be("group", roles):
+                texts.append(f"do photographs of one value of column {self._held(head)} belong on one side of every split?")
+                roles["group"] = head
+            else:
+                left.append(head)
+        if left:
+            several = f"columns {', '.join(map(self._held, left))} have" if len(left) > 1 else f"column {self._held(left[0])} has"
+            texts.append(f"{several} no role that is known: labels, a class, the split, a group?")
+            roles["ignore"] = left
+            if self._roles["classes"] and not self._said.classes:  # somebody looks at what was taken for a class, too
+                roles["classes"] = [*self._roles["classes"]]  # type: ignore[misc]
+        if texts:
+            raise self._ask("; ".join(texts), **roles)
+
+    def _may_be(self, key: str, roles: dict[str, str | list[str]]) -> bool:
+        """Whether a role is free; a value is one beside labels."""
+        return self._roles[key] is None and key not in roles and (key != "value" or self._roles["labels"] is not None)
+
+
+def _looks_like_labels(texts: Sequence[str]) -> bool:
     """Whether a column of texts may hold labels: words, of which many stand there again, alone or with others."""
     cells = [text for text in texts if text]
     words = [text for text in cells if not re.fullmatch(r"[-+\d.,:eE/\s]*", text)]
     pieces = [piece for text in words for piece in re.split(r"[^\w\s-]+", text) if piece.strip()]
-    return 2 * len(words) > len(cells) and len({*pieces}) <= max(3, len(pieces) // 2)
-
-
-def _shown(texts: Iterable[str]) -> str:
-    return first_of([*dict.fromkeys(text if len(text) <= 24 else f"{text[:21]}..." for text in texts if text)], 3)
+    return 2 * len(words) > len(cells) and len({*words}) > 1 and len({*pieces}) <= max(3, len(pieces) // 2)

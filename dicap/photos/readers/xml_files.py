@@ -6,7 +6,9 @@ from xml.etree import ElementTree
 
 from dicap.data.sources.files import list_images, list_others
 from dicap.errors import DataError, first_of
-from dicap.photos.readers.listing import SPLIT_NAMES, Listing, Row, is_ignored
+from dicap.photos.readers.heads import SPLIT_NAMES
+from dicap.photos.readers.listing import Listing, Row, is_ignored
+from dicap.photos.readers.question import Question
 from dicap.photos.readers.sheet import FALSE, TRUE, YES, decode
 from dicap.settings import Own
 
@@ -70,27 +72,34 @@ def _read_cvat(root: Path, own: Own) -> Listing:
 
 
 def _images(tree: ElementTree.Element, path: Path) -> list[ElementTree.Element]:
-    found = tree.findall("image")
-    if not found:
+    images = tree.findall("image")
+    if not images:
         kind = "is CVAT for video" if tree.find("track") is not None else "names no image"
         raise DataError(f"{path}: {kind}; export it as CVAT for images")
-    return found
+    return images
 
 
 def _names(node: ElementTree.Element, attributes: str, path: Path) -> list[str]:
-    """The names that a tag, box or shape says; a tag whose attributes are classes says these alone."""
-    label = node.get("label", "").strip()
     said = {one.get("name", "").strip(): (one.text or "").strip() for one in node.findall("attribute")}
+    return names_of(node.get("label", "").strip(), said, attributes, path, tag=node.tag == "tag")
+
+
+def names_of(label: str, said: dict[str, str], attributes: str, path: Path, tag: bool = False) -> list[str]:
+    """The names that a tag, box or shape with attributes says; a tag whose attributes are classes says these alone.
+
+    Raises:
+        Question: whether the attributes are classes.
+    """
     if not said or attributes == "ignore":
         return [label]
     if attributes == "auto":
-        raise DataError(
-            f"{path}: label {label!r} has attributes ({first_of([*said], 4)}): are they classes? Set own.attributes to classes "
-            "or ignore (init-data --attributes)"
+        shown = first_of([*said], 4)
+        raise Question(
+            f"{path}: label {label!r} has attributes ({shown}): are they classes, or --attributes ignore?", attributes="classes"
         )
     told = {name: value for name, value in said.items() if value.casefold() not in ("", "__undefined__", *FALSE)}
     names = [name if value.casefold() in TRUE else f"{name} {value}" for name, value in told.items()]
-    return names if node.tag == "tag" else [label, *names]
+    return names if tag else [label, *names]
 
 
 def _parse(path: Path) -> ElementTree.Element:
@@ -107,7 +116,7 @@ def _parse(path: Path) -> ElementTree.Element:
 
 def _image_sets(base: Path, annotated: set[str]) -> dict[str, str]:
     """The split of each annotation by its name. Raises DataError where one is in two, or no list names a split."""
-    found: dict[str, str] = {}
+    splits: dict[str, str] = {}
     both: set[str] = set()
     others: list[Path] = []
     for path in sorted(base.rglob("ImageSets/Main/*")):
@@ -118,12 +127,12 @@ def _image_sets(base: Path, annotated: set[str]) -> dict[str, str]:
             both = lines
         elif name not in SPLIT_NAMES:
             others += [path] if lines & annotated else []
-        elif twice := sorted(line for line in lines if found.get(line, SPLIT_NAMES[name]) != SPLIT_NAMES[name]):
-            raise DataError(f"{path}: {twice[0]!r} is in the list of {found[twice[0]]} too; give it one split")
+        elif twice := sorted(line for line in lines if splits.get(line, SPLIT_NAMES[name]) != SPLIT_NAMES[name]):
+            raise DataError(f"{path}: {twice[0]!r} is in the list of {splits[twice[0]]} too; give it one split")
         else:
-            found |= dict.fromkeys(lines, SPLIT_NAMES[name])
-    if twice := sorted(line for line in both if found.get(line) == "test"):
+            splits |= dict.fromkeys(lines, SPLIT_NAMES[name])
+    if twice := sorted(line for line in both if splits.get(line) == "test"):
         raise DataError(f"{base}: ImageSets/Main: {twice[0]!r} is in the lists of trainval and of test; give it one split")
-    if others and not found and not both:
+    if others and not splits and not both:
         raise DataError(f"{others[0]}: names no split; rename it to train.txt, val.txt or test.txt")
-    return dict.fromkeys(both, "train") | found
+    return dict.fromkeys(both, "train") | splits

@@ -1,0 +1,136 @@
+"""The file that an annotation means, which is often not where the annotation says it is."""
+
+import os
+import unicodedata
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from dicap.data.sources.files import list_images, readable, same_file
+from dicap.errors import DataError
+
+LONGEST = 255  # bytes of a file's name, on most disks
+
+
+class Finder:
+    """Finds files by their names.
+
+    Capitals, composed or decomposed accents, blanks around, backslashes and a missing ending do not matter. Where no file of the
+    list is in its place, the folders are those of another machine: then an image below the root is meant as whose path the name
+    ends, or whose path ends as the name. Where some are in place, the others are missing: one by the name of another folder's may
+    be another photograph.
+
+    Args:
+        root: the folder of the data set.
+        wanted: the names, each with the folders that it may be relative to, beside the root.
+        moved: whether the folders are those of another machine in any case.
+    """
+
+    def __init__(self, root: Path, wanted: Iterable[tuple[str, tuple[Path, ...]]], moved: bool = False) -> None:
+        self._root = root
+        self._elsewhere: dict[str, str] = {}
+        self._moved = moved or not any(self._is_in_place(name, folders) for name, folders in wanted)
+
+    def find(self, name: str, *folders: Path) -> Path:
+        """The file `name` below one of the folders or the root; one that is nowhere as it was meant, and is missing.
+
+        Raises:
+            DataError: it is no name of a file, or more than one file could be meant.
+        """
+        if (file := self._in_place(name, folders)) is not None:
+            return file
+        meant = name.strip().replace("\\", "/")
+        parts = _plain(meant).split("/")
+        if ".." in parts:
+            return (folders or (self._root,))[0] / meant
+        images: list[str] = []
+        if self._moved:
+            images = self._tails.get("/".join(parts), [])
+            images = images or next(filter(None, (self._whole("/".join(parts[k:])) for k in range(1, len(parts)))), [])
+        if not images:
+            return self._root / meant.lstrip("/")
+        self._elsewhere[name] = self._only(name, images)
+        return self._root / self._elsewhere[name]
+
+    def is_elsewhere(self, name: str) -> bool:
+        """Whether the file was found by the end of its path alone."""
+        return name in self._elsewhere
+
+    def check_one_name(self, names: Sequence[str], where: str) -> None:
+        """Refuse several names of which one file was found by the end of its path alone. Raises DataError."""
+        different = {_plain(name.strip().replace("\\", "/")): name for name in names}
+        if len(different) > 1 and (moved := [name for name in names if self.is_elsewhere(name)]):
+            other = next(name for name in different.values() if name != moved[0])
+            raise DataError(
+                f"{where}: image: {moved[0]!r} and {other!r} could both be {self._elsewhere[moved[0]]}; put the images into the "
+                "folders of their names, or write the names as they are"
+            )
+
+    def notes(self) -> list[str]:
+        """A line if images were found elsewhere than where they were said to be."""
+        first = next(iter(self._elsewhere.items()), None)
+        count = len(self._elsewhere)
+        return [f"images found under another name: {count} ({first[0]} is {readable(first[1])})"] if first else []
+
+    def _is_in_place(self, name: str, folders: Iterable[Path]) -> bool:
+        try:
+            return self._in_place(name, folders) is not None
+        except DataError:  # which `find` raises of the row in question
+            return False
+
+    def _in_place(self, name: str, folders: Iterable[Path]) -> Path | None:
+        try:
+            is_name = "\0" not in name and len(os.fsencode(name.rpartition("/")[2])) <= LONGEST
+        except UnicodeEncodeError:  # half of a surrogate pair, which JSON can hold
+            is_name = False
+        if not is_name:
+            raise DataError(f"{name[:60]!r} is no name of a file; correct it")
+        simple = name.strip().replace("\\", "/").lstrip("/")
+        if ".." in simple.split("/"):
+            return None
+        if os.path.isabs(name) and os.path.isfile(name):  # whose folder may be named by way of a link
+            file = Path(os.path.realpath(Path(name).parent), Path(name).name)
+            return self._root / os.path.relpath(file, os.path.realpath(self._root))
+        places = [*folders, self._root]
+        if (file := _file_at(places[0], name, simple)) is not None:  # where such annotations have their images
+            return file
+        files = [file for place in places[1:] if (file := _file_at(place, name, simple)) is not None]
+        if files:
+            images = [os.path.relpath(file, self._root) for file in {same_file(file): file for file in files}.values()]
+            if files[0].parent == (self._root / simple).parent:
+                images += [image for image in self._tails.get(_plain(simple), ()) if image not in images]
+            return self._root / self._only(name, images)
+        for place in places:
+            if images := self._whole(_plain(os.path.relpath(place / simple, self._root))):
+                return self._root / self._only(name, images)
+        return None
+
+    def _only(self, name: str, images: list[str]) -> str:
+        if len(images) > 1:
+            raise DataError(f"{name!r} could be {readable(images[0])} or {readable(images[1])}; write its folder and ending too")
+        return images[0]
+
+    def _whole(self, path: str) -> list[str]:
+        """The images whose path this is, but for its spelling."""
+        return [image for image in self._tails.get(path, ()) if image.count("/") == path.count("/")]
+
+    @cached_property
+    def _tails(self) -> dict[str, list[str]]:
+        """The images below the root by each end of their paths, as `b/c.jpg` and `b/c` of `a/b/c.jpg`."""
+        images: dict[str, list[str]] = {}
+        for image in list_images(self._root, required=False):
+            parts = _plain(image).split("/")
+            for k in range(len(parts)):
+                tail = "/".join(parts[k:])
+                for spelled in {tail, tail.removesuffix(Path(tail).suffix)}:
+                    images.setdefault(spelled, []).append(image)
+        return images
+
+
+def _file_at(folder: Path, name: str, simple: str) -> Path | None:
+    """The file of a name, or of the name without blanks around or with slashes, in a folder."""
+    return next((folder / one for one in (name, name.strip(), simple) if os.path.isfile(folder / one)), None)
+
+
+def _plain(name: str) -> str:
+    return unicodedata.normalize("NFC", name).casefold()

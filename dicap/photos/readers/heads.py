@@ -1,0 +1,54 @@
+"""What programs call columns, keys, files and folders of labels."""
+
+import re
+
+SPLIT_WORDS = {
+    "train": ("train", "training", "trainval"),
+    "test": ("test", "testing"),
+    "val": ("val", "valid", "validation", "dev"),
+    "unlabeled": ("unlabeled", "unlabelled"),
+}
+SPLIT_NAMES = {word: split for split, words in SPLIT_WORDS.items() for word in words}
+IMAGE = (
+    *("image", "images", "file_name", "filename", "file", "image_path", "filepath", "file_path", "path", "image_name"),
+    *("image_file", "img", "photo", "photograph", "picture", "image_id", "imageid", "id"),
+)
+LABEL = ("labels", "label", "tags", "tag", "classes", "class", "categories", "category", "keywords", "class_name", "label_name")
+SPLIT = ("split", "set", "subset", "partition", "data_split", "phase")
+OPEN = ("unlabeled", "unlabelled", "not_labeled", "not_labelled")
+VALUE = re.compile(r"(is_)?(confidence|value|present|presence|positive|verified|truth|score|answer)")
+GROUP = re.compile(r".*(patient|subject|person|scene|session|burst|seq|video|series|study|group|source|site|case|animal).*")
+# Columns that exports of well-known programs always have: ids, sizes, places in the image, paths.
+USUAL = re.compile(
+    r"id|(image|annotation|label|category|class|object|task)_?id|(image|img|file|box)?_?(width|height|size|area)|[xywh]"
+    r"|[xy]_?(min|max|[12])|bbox|boxes|polygon|segmentation|iscrowd|depth|channels|url|uri|path|(image|file)_path|md5|sha1|sha256"
+    r"|checksum|index"
+)
+# Columns of 0 and 1 that speak of a row, not of a picture.
+OF_ROWS = re.compile(
+    r"(is|has|was|in|use|to)_.+|(k_?)?fold_?\d*|cv|flag(ged)?|label(s|led)?|annotated|(re)?checked|reviewed|verified|validated|done"
+    r"|(in)?valid|train(ing)?|test(ing)?|val|validation|hold_?out|public|private|augmented|duplicate[ds]?|copy|used?|keep|skip(ped)?"
+    r"|exclude[ds]?|include[ds]?|missing|error|rating|grade|adult|seen|quality|difficult|truncated|active|confidence|score|weight"
+    r"|class|classes|tags?"
+)
+# Folders that hold photographs of anything.
+ANYTHING = re.compile(
+    r"(train|test|val|valid|validation|raw|all|new|old|my)?[\s_-]*(images?|imgs?|photo(graph)?s?|pictures?|pics|masks?|labels?"
+    r"|annotations?|data|dataset|jpegimages|files|media|uploads?|frames?|set|folder|dcim|camera|export)(\s*\(?\d*\)?)?",
+    re.IGNORECASE,
+)
+MODEL = re.compile(r"pred|pseudo|infer|output|submission")  # in names of files: a model's answers
+# Heads of tables that commands of ours write: none of them is what somebody said of the images.
+OURS = (
+    {"image", "class", "probability", "decision"},
+    {"image", "labels", "unsure", "absent"},
+    {"image", "labels", "model_says"},
+    {"image", "labels", "surprise"},
+)
+# Words in names of files of labels that tell none from another.
+WORDS_OF_FILES = (*LABEL, "annotation", "annotations", "instances", "image", "images", "info", "coco", "data", "list", "set", "")
+
+
+def plain(head: str) -> str:
+    """A head without what people vary: `File Name` and `file-name` are file_name."""
+    return re.sub(r"[\s_\-]+", "_", head.strip().casefold())

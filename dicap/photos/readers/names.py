@@ -1,0 +1,149 @@
+"""Names that are hardly those of classes: words for nothing, several names in one, a name with a doubt or a number."""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+
+from dicap.errors import DataError, first_of
+from dicap.photos.readers.listing import Listing
+from dicap.photos.readers.question import Question, typed
+from dicap.settings import Own
+
+# Words for it, in some languages; some are classes somewhere: NA is North America, and sodium. `-` is none of the classes.
+NOTHING = re.compile(
+    r"(?!-$)[-–—_.…?/\"']+|<?n/?a>?|#n/a|n\.a\.?|nan|nil|null|void|none( of (these|them|the above))?|nothing|empty|blank"
+    r"|missing|tbd|_*background_*|no[ _-]?(label|class|tag|object|finding|annotation)(s|es)?|to[ _-]?(do|sort|label)"
+    r"|(un|not[ _-]?)(known|defined|labell?ed|specified|sorted|sure)|kein[es]?|nichts|unbekannt|aucune?|rien|inconnue?|ningun[oa]"
+    r"|nada|nessun[oa]|niente|nenhuma?|geen|niets|onbekend|ingen|brak|нет|无|無|没有|未知|なし|不明|없음",
+    re.IGNORECASE,
+)
+MISSING = re.compile(r"<?n/?a>?|#n/a|nan|nil|null|none", re.IGNORECASE)  # what programs write for a missing value
+NUMBER = re.compile(r"[-+]?\d+([.,]\d+)?")
+CODED = re.compile(r"\W*[01](\W*[01])*\W*|true|false|yes|no", re.IGNORECASE)  # 0 and 1, or a list of them
+SCORED = re.compile(  # of a model, or a count: `cat:0.9`, `cat (2)`, `2x cat`
+    r"([:=@/(\[|\s_-]\s*(0?[.,]\d+|1[.,]0+|\d+([.,]\d+)?\s*%)|[:=@(\[]\s*\d+)\s*[)\]]?$|^\d+\s*[x×*]\s"
+)
+WRAPPED = re.compile(r"^['\"\[{]|['\"\]}]$")  # what is left of a list in another way of writing
+DOUBTED = re.compile(r"(?:[!~¬?-]|(?:no|not|non|without|kein|keine)[ _-])\s*(.+)|(.+?)\s*\?+", re.IGNORECASE)
+WITHIN = " _-.'’()"  # marks that belong to a name more often than they separate
+BETWEEN = ",，、|"  # marks that separate more often than they belong to a name
+WORDS = r" and | or | und | et | y |[ _.'’()-]"  # what may separate names that stand alone too
+
+
+def with_words(listing: Listing, own: Own, looking: bool = False) -> Listing:
+    """The rows with what `own.words` says of words for nothing.
+
+    Args:
+        looking: whether `own.names` are but those that are certain, and others may be new.
+
+    Raises:
+        DataError: such a word stands beside a name.
+        Question: such a word, or another name that is hardly one of a class, is neither settled by the options nor among
+            `own.names`.
+    """
+    if own.classes and own.format == "table":  # columns that were chosen
+        return listing
+    places: dict[str, str] = {}
+    for row in listing.rows:
+        if row.split != "unlabeled":
+            for name in sorted((row.labels or frozenset()) | (row.absent or frozenset())):
+                places.setdefault(name, row.where)
+    certain, names = {*(own.names or ())}, {*places}
+    nothing = {name for name in names - certain if says_nothing(name, names)}
+    if listing.literal:
+        nothing = {name for name in nothing if not MISSING.fullmatch(name)}
+    if nothing and own.words == "auto":
+        first = next(name for name in places if name in nothing)
+        raise Question(
+            f"{places[first]}: labels: is {first} a class, or does it say nothing? --words none reads it as none of the classes, "
+            "--words empty as an empty cell, --names as a class",
+            names=sorted(nothing),
+        )
+    if looking or own.names is None:
+        others = {name: where for name, where in places.items() if name not in nothing}
+        ask_of_names(others, certain, own.format in (None, "table"), listing.separated)
+    if not nothing or own.words == "class":
+        return listing
+    rows = []
+    for row in listing.rows:
+        if words := nothing & (row.labels or frozenset()):
+            if words != row.labels:
+                raise DataError(f"{row.where}: labels: {min(words)!r} says none (own.words) and is no name among others")
+            empty = own.words == "empty"
+            unlabelled = empty and not (own.format in (None, "table") and row.split)
+            row = replace(row, labels=None if unlabelled else frozenset(), empty=empty)
+        rows.append(row)
+    return replace(listing, rows=rows)
+
+
+def ask_of_names(places: Mapping[str, str], certain: Collection[str], typed_in: bool, separated: bool | None) -> None:
+    """Ask of names that may be something else than the name of one class.
+
+    Args:
+        places: where each name stands.
+        certain: names that are no question.
+        typed_in: whether somebody typed them into cells, as into no list of a program.
+        separated: whether `;` separates names in some of the cells; None: names stand alone, and nothing separates them.
+
+    Raises:
+        Question: with the names, or the mark that may separate several.
+    """
+    names = {*places}
+    odd = {name: why for name in names - {*certain} if (why := doubt_of(name, names, typed_in))}
+    if odd:
+        first = next(name for name in places if name in odd)
+        raise Question(
+            f"{places[first]}: labels: is {first_of([typed(first), *map(typed, sorted(odd.keys() - {first}))], 3)} a class, or "
+            f"{odd[first]}? Correct it, or name it as a class",
+            names=sorted(odd),
+        )
+    if separated is None:
+        return
+    pieces = Counter(piece for name in names for piece in {*name.split()})
+    repeated = names if separated else names | {piece for piece, count in pieces.items() if count > 1}
+    for name, where in places.items():
+        if name not in certain and (mark := _mark_within(name, names, repeated, separated)):
+            shown = name if len(name) <= 60 else f"{name[:57]}..."
+            raise Question(
+                f"{where}: labels: is {shown!r} one class or several? Write `;` between several; --separator {typed(mark)} reads "
+                "several, --separator ';' one",
+                separator=mark,
+            )
+
+
+def says_nothing(name: str, names: Iterable[str]) -> bool:
+    """Whether a name is a word for nothing: among words also 0 and -1, which among numbers are classes."""
+    return NOTHING.fullmatch(name) is not None or (name in ("0", "-1") and not all(map(NUMBER.fullmatch, names)))
+
+
+def doubt_of(name: str, names: Collection[str], typed_in: bool = False) -> str:
+    """What a name may be in place of that of a class; empty where nothing speaks against it."""
+    bare = DOUBTED.fullmatch(name)
+    if bare is not None and (bare[1] or bare[2]).casefold() in {other.casefold() for other in names}:
+        return "the word that another class is not there, or is doubtful"
+    if any(unicodedata.category(letter) == "Cf" for letter in name):
+        return "a name with letters that cannot be seen"
+    if typed_in and CODED.fullmatch(name) and all(map(CODED.fullmatch, names)):
+        return "0 and 1 of several, which need a column each, headed by the class"
+    if typed_in and SCORED.search(name):
+        return "one and its score or count"
+    return "a name within marks" if typed_in and WRAPPED.search(name) else ""
+
+
+def _mark_within(name: str, names: Collection[str], repeated: Collection[str], separated: bool) -> str | None:
+    """What may separate several names in one: a mark that names hardly hold, or any between names that stand alone too.
+
+    Where `;` separates in other cells, a mark is believed to belong to the name, but for a comma and its like, unless a part of
+    the name is a name.
+    """
+    for mark in dict.fromkeys(letter for letter in name if letter not in WITHIN and unicodedata.category(letter)[0] not in "LNM"):
+        parts = [part.strip() for part in name.split(mark)]
+        if mark in BETWEEN or (mark in name.strip(mark) and (not separated or any(part in names for part in parts))):
+            return mark
+    for mark in dict.fromkeys(re.findall(WORDS, name)):
+        parts = [part.strip() for part in name.split(mark) if part.strip()]
+        if len(parts) > 1 and all(part in (repeated if mark == " " else names) for part in parts):
+            return mark
+    return None

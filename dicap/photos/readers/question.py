@@ -1,0 +1,46 @@
+"""What can be read in more than one way is a question, with the options of `init-data` that say one of the readings."""
+
+import csv
+import io
+import shlex
+from collections.abc import Mapping
+
+from dicap.errors import DataError
+
+Options = Mapping[str, str | list[str]]  # settings of the section `own`
+
+
+class Question(DataError):
+    """What is there can be read in more than one way.
+
+    Attributes:
+        text: the question.
+        options: settings of the section `own` that say the reading that would be chosen.
+    """
+
+    def __init__(self, text: str, **options: str | list[str]) -> None:
+        self.text, self.options = text, options
+        words = " ".join(f"--{key.replace('_', '-')} {typed(listed(value))}" for key, value in options.items())
+        super().__init__(f"{text} -- as it would be read: init-data {words}")
+
+
+def joined(said: Options, more: Options) -> dict[str, str | list[str]]:
+    """Options with more of them: lists grow, of a single value the first one stays."""
+    grown = {key: list(dict.fromkeys([*(said.get(key) or ()), *value])) for key, value in more.items() if isinstance(value, list)}
+    return {**more, **{key: value for key, value in said.items() if value not in (None, "auto")}, **grown}
+
+
+def typed(text: str) -> str:
+    """A text as a shell takes it; what cannot be seen by its number."""
+    if text.isprintable():
+        return shlex.quote(text)
+    return "$'" + "".join(one if one.isalnum() else f"\\U{ord(one):08x}" for one in text) + "'"
+
+
+def listed(value: str | list[str]) -> str:
+    """Values as the options of `init-data` take them: a comma between, those that hold one in quotes."""
+    if isinstance(value, str):
+        return value
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(value)
+    return text.getvalue()

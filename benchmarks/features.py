@@ -68,7 +68,7 @@ def measure(place: Path, size: int, images: int, views: int, rounds: int, data: 
     def stage() -> None:
         nonlocal count
         count += 1
-        fill(place / f"bank{count}", recipe, store, network, device=runtime.device, autocast=runtime.amp)
+        fill(place / f"bank{count}", recipe, store, network, place / f"known{count}", device=runtime.device, autocast=runtime.amp)
 
     _alone(network.backbone, pixels, 1, runtime.amp)
     with ProcessPoolExecutor(1, get_context("spawn"), _load, (s, str(runtime.device))) as other:
@@ -86,7 +86,7 @@ def measure(place: Path, size: int, images: int, views: int, rounds: int, data: 
         "image_size": size,
         "device": str(runtime.device),
         "images": store.n,
-        "views": [view.name for view in recipe.files],
+        "views": list(recipe.files),
         "grid": recipe.grid,
         "bytes_per_image": recipe.bytes_per_image,
         "rounds": rounds,

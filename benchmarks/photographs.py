@@ -58,8 +58,9 @@ from dicap.frozen.features.accelerated import accelerated
 from dicap.frozen.features.bank import FeatureBank
 from dicap.frozen.features.compute import fill
 from dicap.frozen.features.recipe import Recipe, pretrained_network
+from dicap.frozen.folds import FOLDS
 from dicap.frozen.inputs import BankFeatures
-from dicap.frozen.loss_weight import CANDIDATES, FOLDS, log_losses, logits_out_of_fold
+from dicap.frozen.loss_weight import CANDIDATES, log_losses, logits_out_of_fold
 from dicap.machine.processes import keep_freed_memory
 from dicap.machine.runtime import Runtime
 from dicap.metrics.ranking import mean_average_precision
@@ -156,7 +157,7 @@ class Place:
                     keep_freed_memory()
                     computing, _ = accelerated(network, recipe.most_computed, s.image_size, device)
                 known = self.folder / "known"
-                fill(bank, recipe, self.store, computing, known=known, device=device, autocast=self.runtime.amp)
+                fill(bank, recipe, self.store, computing, known, device=device, autocast=self.runtime.amp)
                 save_backbone(network.backbone, bank / BACKBONE)
             self.banks[key] = FeatureBank.open(bank)
         return self.banks[key]

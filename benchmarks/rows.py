@@ -100,7 +100,7 @@ def parts(n: int, place: Path, only: list[str]) -> dict[str, Callable[[], Any]]:
 
     def filled() -> None:
         store = Store.open(place / "set")
-        fill(place / "bank", Recipe.of(s, store, net), store, net, workers=0, known=place / "features")
+        fill(place / "bank", Recipe.of(s, store, net), store, net, place / "features", workers=0)
 
     names = [f"class {c}" for c in range(CLASSES)]
     if "gallery" in only:

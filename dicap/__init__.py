@@ -4,7 +4,7 @@ The paper: how likely a pseudo-label is right, thresholds of the classes, the co
 
 from dicap import DiCaP, correctness_weight, dual_thresholds, nt_xent
 
-Photographs of one's own:
+Your own photographs:
 
 from dicap import fit, load_model, predict
 """

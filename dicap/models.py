@@ -106,7 +106,7 @@ def read_metadata(path: Path) -> dict[str, Any]:
         ) from None
     except (SafetensorError, OSError, UnicodeDecodeError) as error:
         reason = first_line(error)
-        # It may be anybody's file: two arguments in each other's place must not end in the advice to remove a photograph.
+        # The file may be any file: two exchanged arguments must not end in the advice to remove a photograph.
         raise DataError(f"{path}: damaged, or no model ({reason}); if a stage wrote it, remove it and run `dvc repro`") from None
     schema = metadata.get("schema") if isinstance(metadata, dict) else None
     if isinstance(schema, int) and schema > SCHEMA:
@@ -142,7 +142,9 @@ def load_model(path: str | Path, device: torch.device | str = "cpu", stored: Sto
     try:
         evidence = Evidence(note=metadata["note"], **{name: array.numpy() for name, array in arrays.items()})
     except TypeError:
-        raise DataError(f"{path}: its evidence is not readable; train it again") from None
+        evidence = None
+    if evidence is None or not evidence.fits(len(metadata["classes"])):
+        raise DataError(f"{path}: its evidence is not readable; train it again")
     method = build_method(settings, len(metadata["classes"]))
     network = method.build_network(pretrained=False, stored=stored)
     network.grid = metadata["grid"]

@@ -18,7 +18,7 @@ PACKAGES = ("dicap/", "stages/")
 
 @cache
 def pipeline() -> dict[str, dict[str, Any]]:
-    """{stage: what dvc.yaml says of it}, with the code that a project of one's own has a version for."""
+    """{stage: its entry in dvc.yaml}, with the code for which a project made by `new` has a version."""
     return read_yaml(TEMPLATE / "pipeline.yaml")["stages"]
 
 

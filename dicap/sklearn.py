@@ -3,7 +3,6 @@
 Letters: n samples, D features, C classes.
 """
 
-import warnings
 from collections.abc import Iterator
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal
@@ -22,7 +21,7 @@ from dicap.frozen.crossfit import scores_out_of_fold
 from dicap.frozen.folds import assign_folds, deal_folds
 from dicap.frozen.loss_weight import choose_loss_weight
 from dicap.metrics.ranking import average_precision
-from dicap.scaling import NEVER, scaling_of
+from dicap.scaling import scaling_of
 
 __all__ = ["DiCaPClassifier", "LabelledKFold"]
 
@@ -99,14 +98,14 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         Args:
             X: (n, D) finite features.
             y: (n, C) of 1, 0, and -1 or NaN for unknown; what is masked is unknown too.
-            views: (n, D) features of the samples looked at otherwise, as a network sees changed photographs; rows of NaN where
-                there are none, and some hundreds are enough. Neighbours are looked for where such views are near each other.
-            groups: (n,) what samples have in common (a patient, a scene, an original and its copies): those of one group are
-                in one fold, so that the chance is measured on samples of which none like them was learnt from.
+            views: (n, D) features of other views of the samples, such as a network's features of changed photographs; NaN in rows
+                without a view; some hundreds are enough. Neighbours are sought in a metric in which such views are close.
+            groups: (n,) what samples have in common (a patient, a scene, an original and its copies): a group is in one fold,
+                so that near-duplicates do not leak between the folds that measure the chance.
 
         Raises:
             ValueError: a parameter or an array is not as described, fewer than two samples have a known entry, a class has
-                none, no known entry is 0, or all labelled samples are of one group.
+                no known entry, no known entry is 0, or all labelled samples are of one group.
         """
         self._validate_params()
         names = getattr(y, "columns", None)
@@ -131,7 +130,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         self.n_labelled_ = int(labelled.sum())
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         if (columns := getattr(views, "columns", None)) is not None and list(columns) != list(getattr(X, "columns", columns)):
-            raise ValueError("views: its columns are not those of X in their order")
+            raise ValueError("views: its columns, or their order, differ from the columns of X")
         self._solve(x, labels, labelled, None if views is None else _seen_otherwise(x, views), seed, grouped)
         return self
 
@@ -153,14 +152,8 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"X: features of up to {np.abs(x).max():.3g}, whose squares overflow; give them in a larger unit")
         if self.features == "plain" and x.any() and largest**2 < limits.tiny / limits.eps:
             raise ValueError(f"X: features of up to {np.abs(x).max():.3g}, whose squares vanish; give them in a smaller unit")
-        if (faint := np.flatnonzero((self._scaling.scale == NEVER) & (np.ptp(x, axis=0) > 0))).size:
-            warnings.warn(
-                f"X: {faint.size} feature(s), the first in column {faint[0]}, vary by less than the rounding of single precision"
-                " and count as constant; subtract their mean where that is no noise",
-                RuntimeWarning,
-                stacklevel=3,
-            )
-        fold = _folds(x[labelled], y, self.folds, seed, None if groups is None else groups[labelled])
+        rank = np.unique(x[labelled], axis=0, return_inverse=True)[1].reshape(-1)  # of the samples, whatever a feature's unit
+        fold = deal_folds(rank, y, self.folds, seed, None if groups is None else groups[labelled])
         self.C_ = choose_loss_weight(rows[: len(y)], y, fold) if self.C == "auto" else float(self.C)
         open_entries = np.r_[y < 0, np.ones((len(rows) - len(y), y.shape[1]), bool)]
         with np.errstate(over="ignore", invalid="ignore"):  # what is too far is said in words
@@ -182,15 +175,9 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         """(n, C) log-odds of `predict_proba`; above 0 where `predict` says yes."""
         check_is_fitted(self, "coef_")
         x = self._features(X, reset=False)
-        stated = self._stated(x)
+        stated = self._scaling.apply(x).astype(np.float64) @ self.coef_.T + self.intercept_  # (n, C) the head's own log-odds
         if len(lost := np.flatnonzero(~np.isfinite(stated).all(1))):
             raise ValueError(f"X: row {lost[0]} has features of up to {np.abs(x[lost[0]]).max():.3g}, too far from those of fit")
-        return self._decided(stated)
-
-    def _stated(self, x: NDArray) -> NDArray:
-        return self._scaling.apply(x).astype(np.float64) @ self.coef_.T + self.intercept_
-
-    def _decided(self, stated: NDArray) -> NDArray:
         return (1 - OWN) * log_odds(np.interp(stated, *self.curve_)) + OWN * np.arcsinh(stated)
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -232,8 +219,8 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
 
 
 class LabelledKFold:
-    """Folds of the labelled samples, each class spread evenly over them; unlabelled samples are in every training part, but for
-    those of a group that is scored.
+    """Folds of the labelled samples, each class spread evenly over them; unlabelled samples are in every training part,
+    unless their group is scored.
 
     For `cv` of GridSearchCV and its like: KFold does not see which samples are labelled, and refuses NaN.
 
@@ -265,17 +252,14 @@ class LabelledKFold:
         grouped = _groups(groups, len(labels))
         if grouped is None:
             fold[labelled] = assign_folds(labels[labelled], self.n_splits, seed)
+            grouped = np.arange(len(labels))
         else:
             of = grouped[labelled]
             if len(np.unique(of)) < self.n_splits:
                 raise ValueError(f"n_splits: found {self.n_splits}, expected at most the {len(np.unique(of))} groups")
             fold[labelled] = deal_folds(np.arange(len(of)), labels[labelled], self.n_splits, seed, of)
-            for k in range(self.n_splits):  # unlabelled samples of a group are not learnt from where it is scored
-                held = np.isin(grouped, grouped[fold == k])
-                yield np.flatnonzero(~held), np.flatnonzero(fold == k)
-            return
-        for k in range(self.n_splits):
-            yield np.flatnonzero(fold != k), np.flatnonzero(fold == k)
+        for k in range(self.n_splits):  # unlabelled samples of a group are not learnt from where it is scored
+            yield np.flatnonzero(~np.isin(grouped, grouped[fold == k])), np.flatnonzero(fold == k)
 
 
 def _seen_otherwise(x: NDArray, views: Any) -> tuple[NDArray, NDArray]:
@@ -301,7 +285,7 @@ def _seen_otherwise(x: NDArray, views: Any) -> tuple[NDArray, NDArray]:
 
 
 def _unmasked(values: Any, name: str) -> Any:
-    """The values, none of which is masked: scikit-learn would read what lies under the mask."""
+    """The values; raises ValueError if one is masked: scikit-learn would read the value under the mask."""
     if np.ma.is_masked(values):
         raise ValueError(f"{name}: some values are masked; fill them in")
     return values
@@ -335,14 +319,9 @@ def _known_labels(y: Any, name: str) -> NDArray:
     if strange.any():
         raise ValueError(
             f"Unknown label type: y holds {labels[strange][0]:g}; expected 1, 0, and -1 or NaN for unknown"
-            " (cross_val_predict numbers the values of each column anew: docs/sklearn.md has another way)"
+            " (cross_val_predict recodes the values of each column: docs/sklearn.md has another way)"
         )
     return labels
-
-
-def _folds(x: NDArray, y: NDArray, folds: int, seed: int, groups: NDArray | None) -> NDArray:
-    """Folds (n,) that follow the samples, not a feature's unit."""
-    return deal_folds(np.unique(x, axis=0, return_inverse=True)[1].reshape(-1), y, folds, seed, groups)
 
 
 def _groups(groups: Any, n: int) -> NDArray | None:

@@ -115,7 +115,7 @@ class LazyGroup(click.Group):
         except Exception as error:
             if (what := out_of_memory(error)) is None:
                 raise
-            code, message = EXIT_DATA, f"{what}; lower train.batch_size, or --workers; docs/gpu.md has more"
+            code, message = EXIT_DATA, f"{what}; lower train.batch_size, or --workers; docs/costs.md has more"
         for line in message.splitlines():
             click.echo(f"{'Stopped' if code == EXIT_STOPPED else 'Error'}: {line}", err=True)
         ctx.exit(code)
@@ -124,8 +124,8 @@ class LazyGroup(click.Group):
 def _run_own_program() -> None:
     """Under DVC, go on with the program that belongs to the experiment.
 
-    A queued or temporary experiment has a folder of its own, whose code its results are recorded under; the installed program
-    is that of the workspace, which may have been edited since.
+    A queued or temporary experiment has its own folder, and its results are recorded under that folder's code; the installed
+    program belongs to the workspace, which may have been edited since.
     """
     own, path = Path("stages/cli.py"), os.environ.get("PYTHONPATH", "")
     if "DVC_STAGE" not in os.environ or not own.is_file():

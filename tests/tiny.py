@@ -193,7 +193,7 @@ def features(folder: Path, place: Path, changes: dict[str, Any] | None = None) -
     s, store = settings({"features.views": 2} | (changes or {})), Store.open(folder)
     network = pretrained_network(s)
     recipe = Recipe.of(s, store, network)
-    fill(place, recipe, store, network, workers=0)
+    fill(place, recipe, store, network, place.with_name(f"{place.name}-known"), workers=0)
     save_backbone(network.backbone, place / BACKBONE)
     return FeatureBank.open(place)
 

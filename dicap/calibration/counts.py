@@ -9,7 +9,7 @@ the difference estimator with the weight that makes its error least ("power-tune
 the folder's own share has variance (1 - r^2) p (1 - p) (1/n + 1/N), r the correlation of y and f: that of as many labelled images
 as n_eff = 1 / ((1 - r^2) (1/n + 1/N)). So the interval is Wilson's for the share with n_eff images: a normal interval has no
 width where no label is positive, and too little of it where few are. Slope and r^2 are estimates: with k positives they are
-taken k / (k + 2) and (k - 1) / (k + 1) times, which benchmarks/counts.py chose. Of a class with ENOUGH positives out-of-fold
+taken k / (k + 2) and (k - 1) / (k + 1) times, which benchmarks/counts.py chose. For a class with ENOUGH positives out-of-fold
 scores are brought to the scale of the head in use first (`dicap.frozen.crossfit.out_of_fold_at_rank`): where its chances spread
 more than theirs, a folder of like photographs would look unlike them.
 
@@ -30,7 +30,7 @@ ENOUGH = 5  # labelled images with the class, and without, to know how the chanc
 
 
 class Moments(NamedTuple):
-    """Of some images' chances, class by class: how many images, their mean, and their variance; 0 where there is no image."""
+    """Number of images, mean and variance of their chances, class by class; 0 where there is no image."""
 
     images: NDArray
     mean: NDArray
@@ -38,7 +38,7 @@ class Moments(NamedTuple):
 
     @staticmethod
     def of(chances: NDArray, counted: NDArray | None = None) -> "Moments":
-        """Of chances (n, C), of the entries that `counted` (n, C) names; None: of all."""
+        """The moments of chances (n, C), over the entries that `counted` (n, C) names; None: over all."""
         weight = np.ones(chances.shape) if counted is None else counted.astype(np.float64)
         images = weight.sum(0)
         some = np.maximum(images, 1)
@@ -46,7 +46,7 @@ class Moments(NamedTuple):
         return Moments(images, mean, (weight * (chances - mean) ** 2).sum(0) / some)
 
     def __add__(self, other: "Moments") -> "Moments":  # type: ignore[override]
-        """Of both together."""
+        """The moments of both sets of images together."""
         images = self.images + other.images
         share = other.images / np.maximum(images, 1)
         between = share * (1 - share) * (other.mean - self.mean) ** 2
@@ -62,7 +62,7 @@ class Labelled(NamedTuple):
 
     @staticmethod
     def of(chances: NDArray, labels: NDArray) -> "Labelled":
-        """Of chances (n, C) and labels (n, C) of 0 and 1, below 0 where unknown."""
+        """The moments by labels (n, C): 1, 0, or below 0 for unknown."""
         return Labelled(Moments.of(chances, labels > 0), Moments.of(chances, labels == 0))
 
 
@@ -120,8 +120,8 @@ def _by_shift(present: Moments, absent: Moments, folder: Moments) -> tuple[NDArr
     """
     apart = present.mean - absent.mean
     of_present, of_absent = (moments.variance / np.maximum(moments.images - 1, 1) for moments in (present, absent))
-    told = (present.images >= ENOUGH) & (absent.images >= ENOUGH) & (apart > Z * np.sqrt(of_present + of_absent))
-    apart = np.where(told, apart, np.nan)
+    separable = (present.images >= ENOUGH) & (absent.images >= ENOUGH) & (apart > Z * np.sqrt(of_present + of_absent))
+    apart = np.where(separable, apart, np.nan)
     share = np.clip((folder.mean - absent.mean) / apart, 0, 1)
     of_folder = (share * present.variance + (1 - share) * absent.variance) / folder.images
     half = Z * np.sqrt(of_folder + share**2 * of_present + (1 - share) ** 2 * of_absent) / apart

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 class Evidence:
     """The evidence of one network, of n labelled images and C classes.
 
-    `dicap.evaluation.answers` derives from it whatever is stated of an image: the answer, and the chance that it is right.
+    From it `dicap.evaluation.answers` derives the answer for an image, and the chance that the answer is right.
 
     Attributes:
         tau_pos, tau_neg: (C,) float64, thresholds by the method's own rule: yes above the first, no below the second. 0.5 where
             the method has no thresholds; 1 and 0 for a class that the method leaves out.
         prior: (C,) float64, share of positives among the labelled images; NaN where it is not known.
-        note: which images `p` and `y` are of, or why there are none.
-        p: (n, C) float32, scores of labelled images, by networks that had not learnt their labels; n = 0: there are none.
+        note: the images of `p` and `y` in words, or why the evidence is empty.
+        p: (n, C) float32, scores of labelled images, by networks that had not learnt their labels; n may be 0.
         y: (n, C) int8, their labels: 1, 0, or -1 for unknown.
         at_rank: (n, C) float32, `p` in scores of the published network, where networks without a fold gave `p`; else None.
     """
@@ -42,6 +42,12 @@ class Evidence:
         nothing = np.empty((0, len(prior)))
         return Evidence.of_scores(prior, note, nothing, nothing)
 
+    def fits(self, classes: int) -> bool:
+        """Whether all arrays are of so many classes, and those of images of one number of them."""
+        tables = [self.p, self.y] + ([] if self.at_rank is None else [self.at_rank])
+        rows = (self.tau_pos, self.tau_neg, self.prior)
+        return {row.shape for row in rows} == {(classes,)} and {table.shape for table in tables} == {(len(self.y), classes)}
+
     @property
     def entries(self) -> int:
         """Entries (image, class) with a known label."""
@@ -49,7 +55,7 @@ class Evidence:
 
     @property
     def measured(self) -> int | None:
-        """Labelled images that a chance is counted on; None where there are none, so that no chance is stated."""
+        """Number of labelled images that a chance is counted on; None without any: then no chance is stated."""
         return self.entries // len(self.prior) if self.entries else None
 
 

@@ -35,7 +35,7 @@ def quota_of(p: NDArray, y: NDArray, *, eta_pos: float = 1.0, eta_neg: float = 0
     A class whose known labels are all positive, others of labelled rows being unknown, has a quota of 0.
 
     Args:
-        p: (n, C) scores of unlabelled entries; NaN where an entry is none.
+        p: (n, C) scores of unlabelled entries; NaN for other entries.
         y: (n_l, C) labels.
     """
     y = y[(y >= 0).any(1)]

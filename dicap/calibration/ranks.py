@@ -48,17 +48,14 @@ def curve_by_rank(p: NDArray, y: NDArray) -> Curve:
     """
     known = np.asarray(y >= 0)
     x, right = log_odds(p[known]), np.asarray(y[known] > 0, np.float64)
-    groups, smooth = by_rank(x), logistic_curve(x, right)
+    # The places of x, sorted and cut into groups of equal size.
+    groups = np.array_split(np.argsort(x, kind="stable"), min(MOST_GROUPS, max(1, len(x) // GROUP)))
+    smooth = logistic_curve(x, right)
     lean = LEAN * max(1.0, np.sqrt(MANY / len(x)))
     place = np.unique(x, return_inverse=True)[1]
     right = (np.bincount(place, right) / np.bincount(place))[place]  # of equal confidences none comes first
     rates = [(right[group].sum() + lean * smooth[group].mean()) / (len(group) + lean) for group in groups]
     return Curve(*isotonic_knots([x[group].mean() for group in groups], rates, groups))
-
-
-def by_rank(x: NDArray) -> list[NDArray]:
-    """The places of x (n,), sorted and cut into groups of equal size."""
-    return np.array_split(np.argsort(x, kind="stable"), min(MOST_GROUPS, max(1, len(x) // GROUP)))
 
 
 def isotonic_knots(knots: list[float], rates: list[float], groups: list[NDArray]) -> tuple[NDArray, NDArray]:

@@ -7,13 +7,13 @@ Letters: N images, C classes, K bins; p confidence in [0, 1]; y label, 1 or 0, b
 nowhere. Everything is vectorised tensor code that runs where its inputs are; counts are float64.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-ENTRIES = 1 << 18  # handled at once: temporaries of more would leave the processor's cache, which takes 2.5 times as long
+ENTRIES = 1 << 18  # weighed at once: temporaries of more would leave the processor's cache, which takes 2.5 times as long
 EPS = 1e-8  # in r = n_pos / (n_pos + n_neg + eps); larger values would bias small bins (docs/methods.md 3.13-A5)
 
 
@@ -72,10 +72,9 @@ def count_bins(p: Tensor, y: Tensor, bins: int) -> tuple[Tensor, Tensor]:
         raise ValueError(f"p: found {float(p[~inside][0]):g}, expected confidences in [0, 1]; of logits take the sigmoid")
     n_all = torch.zeros(bins, dtype=torch.float64, device=p.device)
     n_pos = torch.zeros_like(n_all)
-    for some in pieces(p):
-        index = bin_index(p[some], bins).reshape(-1)
-        n_all.index_add_(0, index, (y[some] >= 0).reshape(-1).double())
-        n_pos.index_add_(0, index, (y[some] > 0).reshape(-1).double())
+    index = bin_index(p, bins).reshape(-1)
+    n_all.index_add_(0, index, (y >= 0).reshape(-1).double())
+    n_pos.index_add_(0, index, (y > 0).reshape(-1).double())
     return n_pos, n_all - n_pos
 
 
@@ -161,15 +160,10 @@ def correctness_weight(p: Tensor, label: Tensor, rates: Rates | None, *, policy:
     return torch.where(label == 1, w_pos, 1 - w_pos).masked_fill(label < 0, 0).float()
 
 
-def pieces(p: Tensor) -> Iterator[slice]:
-    """The rows of a matrix (N, C), some at a time: temporaries of a piece stay in the processor's cache, whatever N is."""
-    rows = max(1, ENTRIES // max(1, p[:1].numel()))
-    return (slice(start, start + rows) for start in range(0, max(1, len(p)), rows))
-
-
 def in_pieces(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
-    """function(*tensors) of tensors with N rows, where a row's result depends on that row alone."""
-    return torch.cat([function(*(tensor[some] for tensor in tensors)) for some in pieces(tensors[0])])
+    """function(*tensors) of tensors (N, C), some rows at a time, where a row's result depends on that row alone."""
+    rows = max(1, ENTRIES // max(1, tensors[0][:1].numel()))
+    return torch.cat([function(*some) for some in zip(*(tensor.split(rows) for tensor in tensors), strict=True)])
 
 
 def curve_error(estimated: Tensor, optimal: Tensor, entries: Tensor) -> float:

@@ -8,8 +8,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from dicap.calibration.rates import in_pieces
-
 
 class Thresholds(NamedTuple):
     """Dual thresholds per class, tensors (C,)."""
@@ -79,12 +77,8 @@ def hard_labels(p: Tensor, thresholds: Thresholds, *, rule: str = "midrange") ->
     Returns:
         (N, C) int8.
     """
-
-    def of(p: Tensor) -> Tensor:
-        if rule == "none":
-            return (p >= 0.5).to(torch.int8)
-        p = p.double()
-        positive, negative = (p > thresholds.tau_pos).to(torch.int8), (p < thresholds.tau_neg).to(torch.int8)
-        return torch.where(positive == 1, positive, negative - 1)
-
-    return in_pieces(of, p)
+    if rule == "none":
+        return (p >= 0.5).to(torch.int8)
+    p = p.double()
+    label = torch.where(p > thresholds.tau_pos, 1, torch.where(p < thresholds.tau_neg, 0, -1))
+    return label.to(torch.int8)

@@ -16,16 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from dicap.data import format as files
 from dicap.data.resize import Result, convert_one, results
-from dicap.data.sources.base import Item, RawSet, decoders, unknown_entries
+from dicap.data.sources.base import RawSet, decoders, unknown_entries
 from dicap.errors import DataError
 from dicap.files.atomic import replacing_folder
 from dicap.files.checksum import sha256
 from dicap.files.content_store import ContentStore, digest
-from dicap.files.npy import npy_header
+from dicap.files.npy import write_head
 from dicap.machine.progress import progress
 
 BATCH = 256  # decoded images that are stored at once: what a kill loses at most
@@ -62,9 +61,7 @@ def convert(
         DataError: too many images were rejected, two have the same id, a split lost all its images, the disk is
             full, or another conversion into the same folder is going on.
     """
-    for name, count in Counter(item.id for item in raw.items).most_common(1):
-        if count > 1:
-            raise DataError(f"{raw.dataset}: image {name!r} is listed {count} times; keep one")
+    _refuse_twice(raw)
     with replacing_folder(destination) as scratch, _trouble(destination):
         cache = None if known is None else _store(known, raw, image_size, code)
         results = _results(raw, image_size, workers, cache)
@@ -77,9 +74,16 @@ def convert(
 
 
 def check_files(raw: RawSet, destination: Path, max_rejected: float) -> None:
-    """Raise DataError as `convert` would, before anything is replaced, for the images that are missing."""
+    """Raise DataError as `convert` would, before anything is replaced, for images that are missing or listed twice."""
+    _refuse_twice(raw)
     paths = enumerate(getattr(raw.images, "paths", ()))
     _judge(raw, {row: "missing" for row, path in paths if not path.is_file()}, max_rejected, destination)
+
+
+def _refuse_twice(raw: RawSet) -> None:
+    for name, count in Counter(item.id for item in raw.items).most_common(1):
+        if count > 1:
+            raise DataError(f"{raw.dataset}: image {name!r} is listed {count} times; keep one")
 
 
 def _store(known: Path, raw: RawSet, image_size: int, code: str) -> ContentStore:
@@ -120,7 +124,7 @@ def _write_pixels(results: Iterator[Result], folder: Path, image_size: int) -> t
     sizes: list[tuple[int, int]] = []
     rejected: dict[int, str] = {}
     with (folder / files.ARRAY).open("wb") as file:
-        file.write(npy_header((0,), np.uint8))
+        write_head(file, (0, image_size, image_size, 3), np.uint8)
         for row, result in enumerate(results):
             if result.reason is not None:
                 rejected[row] = result.reason
@@ -128,7 +132,7 @@ def _write_pixels(results: Iterator[Result], folder: Path, image_size: int) -> t
             file.write(result.data)
             sizes.append((result.width, result.height))
         file.seek(0)
-        file.write(npy_header((len(sizes), image_size, image_size, 3), np.uint8))
+        write_head(file, (len(sizes), image_size, image_size, 3), np.uint8)
     return sizes, rejected
 
 
@@ -142,7 +146,11 @@ def _describe(
     }
     partial = any(unknown.values())
     grouped = any(item.group is not None for item in items)
-    files.write_index(scratch / files.INDEX, _table(items, sizes), partial=partial, grouped=grouped)
+    columns: dict[str, Any] = {
+        name: [getattr(item, name) for item in items] for name in ("id", "path", "split", "labels", "absent", "group")
+    }
+    columns |= {"width": [width for width, _ in sizes], "height": [height for _, height in sizes]}
+    files.write_index(scratch / files.INDEX, columns, partial=partial, grouped=grouped)
     rejected = [{"path": raw.items[row].path, "reason": reason} for row, reason in reasons.items()]
     notes = list(raw.notes)
     if rejected:
@@ -167,15 +175,6 @@ def _describe(
         meta["unknown"] = unknown  # entries (image, class) of which nothing is known, of the labelled images
     files.write_meta(scratch, meta)
     return meta
-
-
-def _table(items: list[Item], sizes: list[tuple[int, int]]) -> pa.Table:
-    """The index. sizes: width and height."""
-    columns: dict[str, Any] = {
-        name: [getattr(item, name) for item in items] for name in ("id", "path", "split", "labels", "absent", "group")
-    }
-    columns |= {side: [size[axis] for size in sizes] for axis, side in enumerate(("width", "height"))}
-    return pa.table(columns, schema=files.INDEX_SCHEMA.append(files.ABSENT).append(files.GROUP))
 
 
 def _judge(raw: RawSet, rejected: dict[int, str], max_rejected: float, destination: Path) -> None:

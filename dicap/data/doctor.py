@@ -19,7 +19,7 @@ class Findings:
     Attributes:
         counts: images per split.
         rejected: images that convert left out.
-        unknown: entries (image, class) of labelled images per split of which nothing is known.
+        unknown: unknown entries (image, class) of labelled images, per split.
         damage: lines on what is broken; training on the set would be wrong.
         warnings: lines on what a user should know.
         duplicates: (id of a test image, id of a training image), the same pixels.
@@ -65,7 +65,7 @@ def examine(folder: Path) -> Findings:
 
 
 def find_duplicates(store: Store, split: np.ndarray) -> list[tuple[str, str]]:
-    """Test images whose pixels, as they are stored, are also those of a training or unlabelled image: (its id, the other's)."""
+    """(id, id of the other) for each test image that is stored with the same pixels as a training or unlabelled image."""
     test, marks = split == "test", store.digests().tolist()
     first = {marks[row]: row for row in np.flatnonzero(~test)[::-1]}
     return [(str(store.ids[row]), str(store.ids[first[marks[row]]])) for row in np.flatnonzero(test) if marks[row] in first]

@@ -46,16 +46,17 @@ ABSENT = pa.field("absent", pa.list_(pa.int16()))
 GROUP = pa.field("group", pa.string())
 
 
-def write_index(path: Path, table: pa.Table, *, partial: bool = False, grouped: bool = False) -> None:
+def write_index(path: Path, columns: Any, *, partial: bool = False, grouped: bool = False) -> None:
     """Write `index.parquet`; pages carry checksums, or a flipped bit in one could be read without a word.
 
     Args:
-        table: the columns of INDEX_SCHEMA, where the set is labelled in part ABSENT, and where it has groups GROUP; others are
-            left out.
+        columns: those of INDEX_SCHEMA by their names, where the set is labelled in part that of ABSENT, and where it has groups
+            that of GROUP; others are left out.
     """
     schema = INDEX_SCHEMA.append(ABSENT) if partial else INDEX_SCHEMA
     schema = schema.append(GROUP) if grouped else schema
-    pq.write_table(table.select(schema.names).cast(schema), path, write_page_checksum=True, row_group_size=16_384)
+    table = pa.table({name: columns[name] for name in schema.names}, schema=schema)
+    pq.write_table(table, path, write_page_checksum=True, row_group_size=16_384)
 
 
 def is_partial(meta: dict[str, Any]) -> bool:

@@ -4,7 +4,6 @@ A view of an image is a pure function of (seed, stage, epoch, row, view, key of 
 the number of worker processes, the order of the steps, and the step a run was resumed at.
 """
 
-import os
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -139,8 +138,7 @@ def draws(seed: int, stage: str, epoch: int, request: Request) -> np.ndarray:
 
 def worker_count(available: int | None = None) -> int:
     """Worker processes worth having: none on one or two cores, where they only compete with the training process."""
-    if available is None:
-        available = cores() // int(os.environ.get("LOCAL_WORLD_SIZE", 1))  # training processes here, set by their launcher
+    available = cores() if available is None else available
     return 0 if available <= 2 else min(available - 1, 12)
 
 

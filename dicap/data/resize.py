@@ -3,9 +3,8 @@
 import os
 import signal
 import struct
-from collections import deque
 from collections.abc import Generator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
 from PIL import Image
@@ -13,7 +12,7 @@ from PIL import Image
 from dicap.data.sources.base import Images, Rejected
 from dicap.machine.processes import cores, when_parent_ends
 
-CHUNK = 32  # images a worker takes at a time
+CHUNK = 8  # images a worker takes at a time
 _HEAD = struct.Struct("<ii")
 _INTERVAL = 0.5  # seconds between two looks at whether the parent lives
 
@@ -45,18 +44,14 @@ def results(images: Images, rows: Sequence[int], image_size: int, workers: int |
         workers: processes; None: one a core; 0: none.
     """
     workers = cores() if workers is None else workers
-    if workers < 2 or len(rows) < 4 * CHUNK:
+    if workers < 2 or len(rows) < 16 * CHUNK:
         for i in rows:
             yield convert_one(images, i, image_size)
         return
-    chunks = [rows[start : start + CHUNK] for start in range(0, len(rows), CHUNK)]
+    window = 16 * CHUNK * workers  # at a time: memory does not grow with the data set
     with ProcessPoolExecutor(workers, initializer=_begin_worker, initargs=(images, image_size, os.getpid())) as pool:
-        waiting: deque[Future] = deque()
-        for i in range(len(chunks)):
-            # A window of chunks: the order is kept, and memory does not grow with the data set.
-            for chunk in chunks[i + len(waiting) : i + 4 * workers]:
-                waiting.append(pool.submit(_convert_chunk, chunk))
-            yield from waiting.popleft().result()
+        for start in range(0, len(rows), window):
+            yield from pool.map(_convert_row, rows[start : start + window], chunksize=CHUNK)
 
 
 def convert_one(images: Images, i: int, image_size: int) -> Result:
@@ -75,6 +70,6 @@ def _begin_worker(images: Images, image_size: int, parent: int) -> None:
     when_parent_ends(lambda: None, parent, _INTERVAL)  # a pool's workers would wait for work for ever
 
 
-def _convert_chunk(rows: Sequence[int]) -> list[Result]:
+def _convert_row(i: int) -> Result:
     images, image_size = _begin_worker.job  # type: ignore[attr-defined]
-    return [convert_one(images, i, image_size) for i in rows]
+    return convert_one(images, i, image_size)

@@ -103,17 +103,17 @@ def split_roles(
 
 
 def together(groups: np.ndarray) -> np.ndarray:
-    """The order (n,) of rows in which those of one group follow its first one."""
+    """The order (n,) of rows in which the rows of a group follow its first row."""
     first = np.unique(groups, return_index=True, return_inverse=True)
     return np.argsort(first[1][first[2].reshape(-1)], kind="stable")
 
 
 def border(rows: np.ndarray, n: int, groups: np.ndarray | None, *, least: int = 0) -> int:
-    """n, or the number of the first rows that ends behind the group that the border would part.
+    """A border near n that parts no group: n, the end of the group around it or, with `least`, its start.
 
     Args:
-        rows: those of one group lie side by side.
-        least: of the rows behind the border, if there are any; else it is moved before the group.
+        rows: the rows of a group lie side by side.
+        least: number of rows behind the border; if fewer are left, the border moves before the group.
     """
     if groups is None or not 0 < n < len(rows):
         return n
@@ -124,11 +124,11 @@ def border(rows: np.ndarray, n: int, groups: np.ndarray | None, *, least: int = 
 
 
 def _unite(role: np.ndarray, groups: np.ndarray, drawn: np.ndarray, given: np.ndarray) -> None:
-    """Give images that were labelled later the role of those of their group that were drawn, in place."""
-    known = dict(zip(groups[given].tolist(), role[given].tolist(), strict=True))
-    known |= dict(zip(groups[drawn].tolist(), role[drawn].tolist(), strict=True))
+    """Give images that were labelled later the role of the drawn images of their group, in place."""
+    role_of = dict(zip(groups[given].tolist(), role[given].tolist(), strict=True))
+    role_of |= dict(zip(groups[drawn].tolist(), role[drawn].tolist(), strict=True))
     for row in given:
-        role[row] = known[groups[row]]
+        role[row] = role_of[groups[row]]
 
 
 def split_index(folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -50,8 +50,8 @@ class Store:
 
         Raises:
             SettingsError: it was converted at another size than the `image_size` of the settings.
-            DataError: a file is missing or damaged, or the files do not belong together. The checksums of the whole
-                files are not computed here (that is `dicap-stage doctor`), only those of the index's pages when they are read.
+            DataError: a file is missing or damaged, or the files do not belong together. The checksums of the
+                index's pages are verified when they are read; `dicap-stage doctor` verifies whole files.
         """
         folder = Path(folder)
         meta = files.read_meta(folder)

@@ -16,7 +16,7 @@ from dicap.files.artifacts import CHOICE, COST, ROLES, cost_file, write_predicti
 from dicap.files.atomic import replacing, replacing_folder
 from dicap.files.json_files import read_json, write_json
 from dicap.files.written import replacing_own_folder
-from dicap.metrics.operating_point import at_threshold, of_answers, reliability, with_intervals
+from dicap.metrics.operating_point import at_threshold, of_answers, reliability
 from dicap.metrics.ranking import average_precision, can_be_tested, map_interval, mean_average_precision
 from dicap.metrics.warnings import of_results
 from dicap.models import SavedModel, load_model
@@ -41,8 +41,8 @@ def score(experiment: Experiment, model: SavedModel) -> tuple[np.ndarray, np.nda
 def metrics(scores: np.ndarray, labels: np.ndarray, *, testable: bool = False) -> dict[str, Any]:
     """mAP in percent with its 95 % interval, and how many classes have no positive test image; all over known entries.
 
-    By the published rule such a class has AP 0 and stays in the mean. With `testable`, for one's own images, the mean is over
-    the others, and `classes_left_out` says how many are not in it. Where the labels (n, C) leave entries open (-1),
+    By the published rule such a class has AP 0 and stays in the mean. With `testable`, for your own images, the mean is over the
+    other classes, and `classes_left_out` counts the classes that it leaves out. Where the labels (n, C) leave entries open (-1),
     `unknown_entries` counts them.
     """
     able, unknown = can_be_tested(labels), int((labels < 0).sum())
@@ -62,7 +62,7 @@ def metrics(scores: np.ndarray, labels: np.ndarray, *, testable: bool = False) -
 
 
 def decided(scores: np.ndarray, labels: np.ndarray, answers: Answers) -> dict[str, Any]:
-    """How the model's decisions fare: the share decided, the share of these that is right, and how true the stated chance is.
+    """The share of decided entries, the share of right decisions among them, and how well the stated chance agrees with it.
 
     `chance_tenths` has a row for every tenth of the stated chance (see `operating_point.reliability`), `chance_gap` is the mean
     over decisions of |mean chance - share right| of their tenth. Without a correctness curve the list is empty and the gap None.
@@ -78,7 +78,7 @@ def decided(scores: np.ndarray, labels: np.ndarray, answers: Answers) -> dict[st
         "decided": float((answer[known] >= 0).mean()) if known.any() else None,
         "decided_right": float(right[known & (answer >= 0)].mean()) if (known & (answer >= 0)).any() else None,
         "chance_gap": sum(row["n"] * abs(row["chance"] - row["share"]) for row in tenths) / n if n else None,
-        "chance_tenths": with_intervals(tenths),
+        "chance_tenths": tenths,
     } | of_answers(answer, labels)
 
 
@@ -109,8 +109,8 @@ def evaluate(
     """Evaluate a stage's model and its counterpart; write its numbers, per_class.csv, predictions.parquet and MODEL_CARD.md.
 
     Args:
-        model_path: model.safetensors or the folder of it, beside which model_raw or model_ema.safetensors may lie. Where that is
-            a stage's folder, histories and costs are those of the stages beside it.
+        model_path: model.safetensors or the folder of it, beside which model_raw or model_ema.safetensors may lie. In a stage's
+            folder, histories and costs are read from the stages beside it.
         environment: versions to name on the model card.
         out: a folder that is replaced as a whole; with `own` only where an earlier call with it wrote all that is there.
 
@@ -148,7 +148,7 @@ def evaluate(
         result[f"map_{which}"] = mean_average_precision(other, labels, testable=testable)
     result |= at_threshold(scores, labels, answers.f1_threshold()) | {"threshold_images": images}
     positives = (labels > 0).sum(0).tolist()
-    result["warnings"] = of_results(result, len(experiment.roles.labelled), images, positives)
+    result["warnings"] = list(of_results(result, len(experiment.roles.labelled), images, positives))
     result |= _from_histories(artifacts, model.settings) | _from_costs(artifacts)
     if model.stage != "warmup" and (path := artifacts / "train" / CHOICE).exists():
         result |= {key: value for key, value in read_json(path).items() if key == "unlabelled"}

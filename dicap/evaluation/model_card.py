@@ -12,8 +12,6 @@ from dicap.settings.catalogue import OWN
 from dicap.settings.checks import unread
 from dicap.settings.methods import METHODS, holds_out
 
-SHOWN = 100  # classes in the table at most: the best and the worst
-
 
 def model_card(
     model: SavedModel,
@@ -130,12 +128,8 @@ def _chance(metrics: dict[str, Any]) -> list[str]:
 
 def _classes(classes: Sequence[tuple[str, int, int, float]]) -> str:
     ordered = sorted(classes, key=lambda row: (row[2] == 0, -row[3], row[0]))
-    left_out = max(0, len(ordered) - SHOWN)
-    if left_out:
-        ordered = [*ordered[: SHOWN // 2], *ordered[-SHOWN // 2 :]]
     rows = [(name, labelled, test, f"{ap:.1f}" if test else "not tested") for name, labelled, test, ap in ordered]
-    table = _table(("class", "labelled images", "test images", "AP (%)"), rows)
-    return f"{table}\n\n{left_out} classes between the best and the worst are left out." if left_out else table
+    return _table(("class", "labelled images", "test images", "AP (%)"), rows)
 
 
 def _limits(model: SavedModel, metrics: dict[str, Any], classes: Sequence[tuple[str, int, int, float]]) -> Iterator[str]:

@@ -51,6 +51,7 @@ PSEUDO_LABELS = pa.schema(
         EPOCH,
     ]
 )
+KINDS = {"weights": WEIGHTS, "thresholds": THRESHOLDS, "pseudo_labels": PSEUDO_LABELS}
 # Columns of history.csv, one row per epoch: what each epoch of a stage gave; a method may add columns. `steps` counts
 # batches and is empty where the stage was solved.
 HISTORY = ("epoch", "steps", "loss", "loss_sup", "loss_pseudo", "loss_con", "lr", "map_raw", "map_ema")
@@ -103,34 +104,11 @@ def read_roles(path: Path, ids: Sequence[str] | np.ndarray | None = None) -> np.
     return np.array(roles, object)
 
 
-def write_weights(columns: dict[str, Any], folder: Path, epoch: int) -> None:
-    """Write an epoch's rates, one row per bin; NaN is written as null."""
-    optimal = pa.array(columns["optimal_r_pos"], pa.float64(), from_pandas=True)
-    columns = columns | {"optimal_r_pos": optimal, "epoch": _column(epoch, len(optimal))}
-    write_parquet(pa.table(columns, schema=WEIGHTS), epoch_file(folder, "weights", epoch))
-
-
-def write_thresholds(columns: dict[str, Any], folder: Path, epoch: int) -> None:
-    """Write an epoch's thresholds, one row per class."""
-    columns = columns | {"epoch": _column(epoch, len(columns["class"]))}
-    write_parquet(pa.table(columns, schema=THRESHOLDS), epoch_file(folder, "thresholds", epoch))
-
-
-def write_pseudo_labels(
-    ids: np.ndarray, confidence: np.ndarray, label: np.ndarray, weight: np.ndarray, folder: Path, epoch: int
-) -> None:
-    """Write an epoch's pseudo-labels: per image confidences, labels and weights.
-
-    Args:
-        confidence, label, weight: (n, C).
-    """
-    p, w = (lists(values.astype(np.float32, copy=False), pa.float32()) for values in (confidence, weight))
-    values = [pa.array(ids, pa.string()), p, lists(label.astype(np.int8, copy=False), pa.int8()), w, _column(epoch, len(ids))]
-    write_parquet(pa.Table.from_arrays(values, schema=PSEUDO_LABELS), epoch_file(folder, "pseudo_labels", epoch))
-
-
-def _column(epoch: int, rows: int) -> pa.Array:
-    return pa.array(np.full(rows, epoch, np.int32))
+def write_epoch(columns: dict[str, Any], folder: Path, kind: str, epoch: int) -> None:
+    """Write an epoch's `weights`, one row per bin, its `thresholds`, one per class, or its `pseudo_labels`, one per image."""
+    rows = len(next(iter(columns.values())))
+    columns = columns | {EPOCH.name: np.full(rows, epoch, np.int32)}
+    write_parquet(pa.table(columns, schema=KINDS[kind]), epoch_file(folder, kind, epoch))
 
 
 def read_pseudo_labels(path: Path) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray]:
@@ -145,12 +123,9 @@ def read_pseudo_labels(path: Path) -> tuple[list[str], np.ndarray, np.ndarray, n
 
 def write_predictions(ids: np.ndarray, scores: np.ndarray, answers: np.ndarray, labels: np.ndarray, path: Path) -> None:
     """Write the (n, C) scores, answers and true labels of scored images."""
-    columns = [
-        pa.array(list(ids), pa.string()),
-        lists(scores.astype(np.float32), pa.float32()),
-        *(lists(values.astype(np.int8), pa.int8()) for values in (answers, labels)),
-    ]
-    write_parquet(pa.Table.from_arrays(columns, schema=PREDICTIONS), path)
+    scores, answers, labels = map(lists, (scores.astype(np.float32), answers.astype(np.int8), labels.astype(np.int8)))
+    columns = {"id": list(ids), "score": scores, "answer": answers, "label": labels}
+    write_parquet(pa.table(columns, schema=PREDICTIONS), path)
 
 
 def write_history(rows: list[dict[str, Any]], path: Path, columns: Sequence[str] = ()) -> None:

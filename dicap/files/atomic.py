@@ -74,7 +74,7 @@ def replacing_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def alone(path: Path, *, wait: bool = False) -> Iterator[None]:
-    """Of several processes that write to one place one at a time. Raises DataError where another one does, without `wait`."""
+    """Let one process at a time write to a path. Without `wait`, raises DataError if another process is writing."""
     lock = lock_of(path)
     with locked(lock, wait=wait) as mine:
         if not mine:

@@ -21,7 +21,7 @@ from dicap.files.locks import locked
 
 FORMAT = 2  # 1: all values in one file
 KEY = 16  # bytes
-UNUSED_DAYS = 30  # a store that nobody opened for so long is removed
+UNUSED_DAYS = 30  # a store that was not opened for so long is removed
 
 
 def digest(*parts: bytes | memoryview) -> bytes:
@@ -54,7 +54,7 @@ class ContentStore:
         return np.array([self._path(key).exists() for key in keys], bool)
 
     def read(self, key: bytes) -> bytes | None:
-        """The value of a key; None where there is none, or it is damaged."""
+        """The value of a key; None if it is missing or damaged."""
         try:
             content = self._path(key).read_bytes()
         except FileNotFoundError:
@@ -92,8 +92,8 @@ def _whole(key: bytes) -> bytes:
 
 
 def remove_unused(root: Path) -> None:
-    """Remove the stores and the exported backbones (.onnx) of each kind below a folder that nobody opened for UNUSED_DAYS."""
-    for path in [*root.glob("*/*/lock"), *root.glob("*/*/index"), *root.glob("*/*.onnx")]:  # index: of format 1
+    """Remove the stores of each kind below a folder that nobody opened for UNUSED_DAYS."""
+    for path in root.glob("*/*/lock"):
         with suppress(FileNotFoundError):  # another process does the same
             if time.time() - path.stat().st_mtime > UNUSED_DAYS * 86_400:
-                path.unlink() if path.suffix else shutil.rmtree(path.parent, ignore_errors=True)
+                shutil.rmtree(path.parent, ignore_errors=True)

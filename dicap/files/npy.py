@@ -1,20 +1,16 @@
 """NumPy files of one array: written row by row, and mapped with every check that is cheap."""
 
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
 from dicap.errors import DataError, first_line
 
-HEAD = 128  # bytes before the first row
 
-
-def npy_header(shape: tuple[int, ...], dtype: type) -> bytes:
-    """The first HEAD bytes of an .npy file in C order, so that rows can be written before their number is known."""
-    text = f"{{'descr': {np.dtype(dtype).str!r}, 'fortran_order': False, 'shape': {shape!r}, }}"
-    head = b"\x93NUMPY\x01\x00" + (HEAD - 10).to_bytes(2, "little") + text.ljust(HEAD - 11).encode() + b"\n"
-    assert len(head) == HEAD, "the shape is too long for the head"
-    return head
+def write_head(file: BinaryIO, shape: tuple[int, ...], dtype: type) -> None:
+    """Write what stands before the rows of an .npy file in C order. Its length does not depend on their number."""
+    np.lib.format.write_array_header_1_0(file, {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": shape})
 
 
 def open_npy(path: Path, again: str, dtype: type | None = None, shape: tuple[int | None, ...] = ()) -> np.ndarray:

@@ -41,11 +41,11 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
         raise DataError(f"{path}: damaged ({reason}); remove it and run `dvc repro`") from None
 
 
-def lists(matrix: np.ndarray, kind: pa.DataType) -> pa.Array:
-    """A list column from an (n, C) array, without a Python loop."""
+def lists(matrix: np.ndarray) -> pa.Array:
+    """A list column of the type of an (n, C) array, without a Python loop."""
     n, width = matrix.shape
     offsets = pa.array(np.arange(0, (n + 1) * width, width, dtype=np.int32) if width else np.zeros(n + 1, np.int32))
-    return pa.ListArray.from_arrays(offsets, pa.array(np.ascontiguousarray(matrix).ravel(), type=kind))
+    return pa.ListArray.from_arrays(offsets, pa.array(np.ascontiguousarray(matrix).ravel()))
 
 
 def matrix(column: pa.ChunkedArray | pa.Array) -> np.ndarray:

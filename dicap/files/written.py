@@ -65,8 +65,8 @@ def replacing_own(path: Path) -> Iterator[Path]:
         with replacing(path) as temporary:
             yield temporary
         with alone(path.parent / NOTE, wait=True):
-            known = {name: mark for name, mark in _noted(path.parent / NOTE).items() if (path.parent / name).exists()}
-            write_json(known | {path.name: _mark(path)}, path.parent / NOTE)
+            marks = {name: mark for name, mark in _noted(path.parent / NOTE).items() if (path.parent / name).exists()}
+            write_json(marks | {path.name: _mark(path)}, path.parent / NOTE)
 
 
 @contextmanager
@@ -77,9 +77,9 @@ def replacing_own_folder(path: Path) -> Iterator[Path]:
     with replacing_folder(path) as temporary:
         yield temporary
         write_json(_marks(temporary), temporary / FOLDER_NOTE)
-        gone = {one.name for one in path.glob("*")} - set(os.listdir(temporary))
-        if gone:  # another command's, which this one would remove
-            raise not_own(path / min(gone))
+        lost = {one.name for one in path.glob("*")} - set(os.listdir(temporary))
+        if lost:  # another command's, which this one would remove
+            raise not_own(path / min(lost))
 
 
 def _noted(note: Path) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def _mark(path: Path) -> list[int]:
 
 
 def _marks(folder: Path) -> dict[str, list[int]]:
-    """Of all that is no folder below a folder, but the note; links to folders included."""
+    """Marks of all files below a folder except the note, links to folders included."""
     marks = {}
     for place, folders, names in os.walk(folder):
         links = [name for name in folders if os.path.islink(os.path.join(place, name))]

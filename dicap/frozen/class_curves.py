@@ -36,8 +36,8 @@ def curves_of_classes(p: NDArray, y: NDArray, p_unlabelled: NDArray) -> ClassCur
 
     Args:
         p, y: (n, C) confidences and labels.
-        p_unlabelled: (m, C) confidences of unlabelled entries, NaN where an entry is none. They say where a class's scores lie;
-            where they are fewer than FEW, the labelled ones do too: of a single one any other score would be infinitely far.
+        p_unlabelled: (m, C) confidences of unlabelled entries, NaN for other entries. They give mean and deviation of a
+            class's scores; if they are fewer than FEW, together with the labelled entries: one score alone has no deviation.
     """
     known, positive = np.asarray(y >= 0), np.asarray(y > 0, np.float64)
     few = (~np.isnan(p_unlabelled)).sum(0) < FEW

@@ -1,12 +1,11 @@
-"""Cross-fitting: a student on labels and pseudo-labels, and beside it one for each fold that no label of its fold has reached.
+"""K-fold cross-fitting of teacher and student heads: no label of fold k reaches student k, except through two common numbers.
 
 Teachers are solved on the labelled rows and score all rows, pseudo-labels are made of the scores, students are solved on both.
-Nothing that reaches the student of fold k depends on a label of fold k, but for two numbers that all heads share, where they
-were chosen on all labels: the weight of the loss (`dicap.frozen.loss_weight`) and the student's share
-(`dicap.frozen.recommended`). So its scores of that fold measure how often a confidence is right. What it learns from has
-out-of-fold scores itself, hence a teacher is solved without each fold and without each pair of folds.
+The two numbers that all heads share may be chosen on all labels: the weight of the loss (`dicap.frozen.loss_weight`) and the
+student's share (`dicap.frozen.recommended`). So student k's scores of fold k measure how often a confidence is right. Its
+pseudo-labels and their weights rest on out-of-fold scores too, hence the teachers without one fold and without two.
 
-Letters: n rows, of which the first n_l are labelled; D features, C classes, K folds, H heads; y label: 1, 0, or unknown, which is
+Letters: n rows, the first n_l labelled; D features, C classes, K folds, H heads; y label: 1, 0, or unknown, which is
 any number below 0 or NaN. An *open* entry is one without a label: of an unlabelled row, or unknown. Classes do not share weights,
 so no head has learnt from an open entry, and its score there is out of sample as it stands.
 """
@@ -82,10 +81,10 @@ def solve_teachers(rows: NDArray, y: NDArray, fold: NDArray, *, loss_weight: flo
 
 
 class Pseudo(NamedTuple):
-    """Pseudo-labels for one student: of the n - n_l unlabelled rows, or of all n rows, where labelled rows have open entries."""
+    """Pseudo-labels for one student."""
 
-    target: NDArray  # (m, C) float32 in [0, 1]
-    weight: NDArray  # (m, C) float32: 0 where there is no pseudo-label
+    target: NDArray  # (n, C) float32 in [0, 1]
+    weight: NDArray  # (n, C) float32: 0 where there is no pseudo-label
 
 
 def solve_students(
@@ -107,16 +106,10 @@ def solve_students(
     n = len(y)
     seen = _student_weights(fold)  # (K + 1, n_l, 1)
     assert len(pseudo) == len(seen), (len(pseudo), len(seen))
-    made, weight = (np.stack([part[i] for part in pseudo]) for i in (0, 1))  # (H, m, C) each
-    known, labels = y >= 0, np.broadcast_to(y, (len(pseudo), *y.shape))
-    weight = pseudo_weight * weight
-    if made.shape[1] > len(rows.coordinates) - n:  # labelled rows have pseudo-labels where they have no label
-        own, labels = weight[:, :n], np.where(known, labels, made[:, :n])
-        label_weight = seen * np.where(known, np.float32(1), own)
-        made, weight = made[:, n:], weight[:, n:]
-    else:
-        label_weight = np.broadcast_to(seen if known.all() else seen * known, labels.shape)
-    target, weight = np.concatenate([labels, made], axis=1), np.concatenate([label_weight, weight], axis=1)
+    target, weight = (np.stack([part[i] for part in pseudo]) for i in (0, 1))  # (H, n, C) each
+    known, weight = y >= 0, pseudo_weight * weight
+    target[:, :n] = np.where(known, y, target[:, :n])
+    weight[:, :n] = seen * np.where(known, np.float32(1), weight[:, :n])
     return solve(rows, target, weight=weight, loss_weight=loss_weight, tolerance=TOLERANCE)
 
 
@@ -145,7 +138,7 @@ def out_of_fold(w: NDArray, b: NDArray, rows: NDArray, fold: NDArray) -> NDArray
 
 
 def out_of_fold_at_rank(w: NDArray, b: NDArray, rows: NDArray, fold: NDArray, others: NDArray) -> NDArray:
-    """`out_of_fold` in the confidences of the last student: of equal rank among other rows (m, D) that nobody labelled.
+    """`out_of_fold`, each moved to the last student's confidence of equal rank among other, unlabelled rows (m, D).
 
     A student without a fold has less to learn from and states smaller logits, so a threshold on its scores lets the last one say
     yes too often. Beyond all other rows a logit keeps its distance to the outermost; without other rows it stays.

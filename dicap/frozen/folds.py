@@ -3,6 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
+FOLDS = 5  # K, of the labelled rows
+
 
 def assign_folds(y: NDArray, folds: int, seed: int) -> NDArray:
     """A fold for each row, (n,) int64, sizes differing by at most one, and each class spread evenly over the folds.
@@ -91,6 +93,6 @@ def fold_weights(fold: NDArray) -> NDArray:
 
 
 def out_of_fold_scores(scores: NDArray, fold: NDArray) -> NDArray:
-    """Of every head's scores (K, n, C), each row's by the head that never saw it: out-of-fold scores (n, C)."""
+    """Out-of-fold scores (n, C): each row's scores by the head that never saw it, out of those of all heads (K, n, C)."""
     assert (fold >= 0).all(), "a row without a fold was seen by every head"
     return scores[fold, np.arange(len(fold))]

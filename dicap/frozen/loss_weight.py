@@ -6,11 +6,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dicap.frozen.folds import assign_folds, fold_weights, out_of_fold_scores
+from dicap.frozen.folds import FOLDS, assign_folds, fold_weights, out_of_fold_scores
 from dicap.frozen.solver import rotate, solve
 
 CANDIDATES = (0.001, 0.003, 0.01, 0.03, 0.1)
-FOLDS = 5  # as of the rule (`dicap.frozen.recommended`), where the caller has none
 DECADES = 2  # beyond the candidates that are tried
 FALLS = 0.999  # of the loss: above it a further candidate is no better
 
@@ -18,9 +17,9 @@ FALLS = 0.999  # of the loss: above it a further candidate is no better
 def choose_loss_weight(x: NDArray, y: NDArray, fold: NDArray | None = None, *, seed: int = 0) -> float:
     """The weight of the loss, of labelled rows (n, D) and labels (n, C), by the log loss of their known entries out of fold.
 
-    Without folds they are dealt by `seed`. Of a single row, which has no folds, the middle candidate. CANDIDATES are for features
-    of mean square 1; of others a power of ten makes them so. From the first or the last of them the search goes on as long as
-    the loss falls; where it still does after DECADES, a RuntimeWarning says so.
+    `seed` deals the folds if `fold` is None. A single row has no folds and gets the middle candidate. CANDIDATES are for features
+    of mean square 1; for other features a power of ten scales them. Beyond the first or the last candidate the search goes on as
+    long as the loss falls; if it still falls after DECADES, a RuntimeWarning says so.
     """
     grid = _candidates(x)
     if len(y) < 2:

@@ -1,4 +1,4 @@
-"""Rows averaged with those of their nearest neighbours: what the unlabelled images say about a row, without a label."""
+"""Each row averaged with its nearest neighbours: how unlabelled images inform a row, without a label."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -6,8 +6,8 @@ from scipy import sparse
 
 from dicap.frozen.solver import PrincipalAxes, rotate
 
-EXACT = 50_000  # rows up to which all pairs are compared: seconds grow with their square (docs/scaling.md)
-CELLS, PROBED = 4, 32  # of the inverted lists above that: 4 sqrt(n) lists, of which the 32 nearest are searched
+EXACT = 50_000  # rows up to which all pairs are compared: seconds grow with their square (docs/costs.md)
+CELLS, PROBED = 4, 32  # inverted lists above that: 4 sqrt(n) lists, the 32 nearest of them are searched
 COMPONENTS = 256  # principal components in which neighbours are looked for
 BLOCK = 1024  # rows compared with all others at once
 COSINE_POWER = 3  # of the cosine in the weight of a neighbour
@@ -20,7 +20,7 @@ def in_metric_of_views(x: NDArray, difference: NDArray) -> PrincipalAxes:
 
     They are `rotate` of x (I + VIEWS S)^-1/2. S is the mean of d d' over the differences d of two views of an image,
     `difference` (m, D) float32, scaled to trace D: within-class covariance normalisation (Hatch and others, Interspeech 2006),
-    an image being a class. As far as frozen features allow, it is what Equation (11) asks of a network: that views agree.
+    an image being a class. It does for frozen features what Equation (11) does for a network: views agree.
 
     Returns:
         `coordinates` (n, r), and axes (D, r) with coordinates = x @ axes.
@@ -30,7 +30,7 @@ def in_metric_of_views(x: NDArray, difference: NDArray) -> PrincipalAxes:
     """
     largest = np.abs(difference).max(initial=0)
     if not np.isfinite(largest):
-        raise ValueError("views: their features are too far from those of the samples")
+        raise ValueError("views: their features are too far from the features of the samples")
     differences = rotate(difference / (largest or 1))  # their squares neither overflow nor vanish
     spread = np.square(differences.coordinates, dtype=np.float64).sum(0)
     shrunk = (1 / np.sqrt(1 + VIEWS * len(differences.axes) * spread / (spread.sum() or 1)) - 1).astype(np.float32)

@@ -38,7 +38,7 @@ def write_onnx(
             assert written is not None
             written.save(str(path), external_data=False)
     proto = onnx.load(path)
-    graph = proto.graph  # of which the newer exporter says where each operation comes from, with paths of this machine
+    graph = proto.graph  # the newer exporter notes where each operation comes from, with paths of this machine
     for part in (proto, graph, *graph.node, *graph.initializer, *graph.value_info, *graph.input, *graph.output):
         part.ClearField("metadata_props")
         part.ClearField("doc_string")

@@ -3,7 +3,7 @@
 `protocol: recommended` (`dicap.frozen.loops.recommended`) and `dicap.sklearn.DiCaPClassifier` both call `fit`, on rows that were
 scaled (step 1: `dicap.scaling`) and with the penalty of the head (step 2: `dicap.frozen.loss_weight`).
 
-Letters: n rows, of which the first n_l are labelled; D features, C classes, K folds; y label: 1, 0, or unknown, which is any
+Letters: n rows, the first n_l labelled; D features, C classes, K folds; y label: 1, 0, or unknown, which is any
 number below 0 or NaN.
 """
 
@@ -20,7 +20,6 @@ from dicap.frozen.folds import n_folds, out_of_fold_scores
 from dicap.frozen.neighbours import averaged, in_metric_of_views
 from dicap.frozen.solver import PrincipalAxes, Solution, rotate
 
-FOLDS = 5  # K, of the labelled rows
 CHANCE_POWER = 2  # of the chance of being right in a pseudo-label's weight: a wrong positive costs more than a missed one
 PART = 0.5  # weight of a pseudo-labelled entry that is surely right, beside a labelled one
 SHARES = (1.0, 0.75, 0.5, 0.25)  # of the student in the mixtures that are tried, the largest first
@@ -52,7 +51,7 @@ def fit(
         rows: (n, D) float32, labelled rows first; y: (n_l, C) labels; fold: (n_l,) of 0 to K - 1.
         loss_weight: of all heads, as in `dicap.frozen.solver.solve`.
         neighbours, views: as of `teacher_rows`.
-        open_entries: (n, C) bool: entries that get a pseudo-label; None: those of unlabelled rows.
+        open_entries: (n, C) bool: entries that get a pseudo-label; None: the entries of unlabelled rows.
         pseudo_weight: of a pseudo-labelled entry that is surely right, beside a labelled one, the student being taken whole;
             `auto`: PART, and `share_of_student` says how much of the student is taken.
     """
@@ -74,19 +73,19 @@ def fit(
 # -- 3. Teacher
 
 
-def teacher_rows(rows: NDArray, views: NDArray | None, neighbours: int, rotated: PrincipalAxes | None = None) -> NDArray:
-    """Rows (n, r) averaged with those of their nearest neighbours; where there is no neighbour to ask, the rows themselves.
+def teacher_rows(rows: NDArray, views: NDArray | None, neighbours: int, rotated: PrincipalAxes) -> NDArray:
+    """Rows (n, r) averaged with their nearest neighbours; without neighbours the rows themselves.
 
     Args:
         rows: (n, D).
-        views: (m, D) differences between some of the rows and other views of them: neighbours are looked for in a metric in
-            which views of one image are near each other.
+        views: (m, D) differences between some rows and other views of them, for a metric in which views of one image are
+            near each other.
         neighbours: nearest rows that count; 0: none.
-        rotated: `rotate` of the rows, where it is there; it is looked at without views alone.
+        rotated: `rotate` of the rows; read only without views.
     """
     if not neighbours:
         return rows
-    return averaged(in_metric_of_views(rows, views) if views is not None else rotated or rotate(rows), neighbours)
+    return averaged(in_metric_of_views(rows, views) if views is not None else rotated, neighbours)
 
 
 # -- 4. Correctness out of fold; 5. Labels and weights
@@ -98,7 +97,7 @@ class Labels(NamedTuple):
     Attributes:
         scores: (n, C) float32 confidences of the teachers.
         label: (n, C) int8: 1, 0, or -1 where there is no pseudo-label.
-        weight: (n, C) float32; 0 where there is none.
+        weight: (n, C) float32; 0 without a pseudo-label.
         quota: thresholds; a class in which nothing is open has none.
         curves: the chance that a class is present by the confidence; None where nothing is open.
     """
@@ -174,8 +173,8 @@ class Choice(NamedTuple):
 
 
 def share_of_student(own: Solution, student: Solution, rows: NDArray, y: NDArray, fold: NDArray) -> tuple[Solution, Choice]:
-    """The heads (1 - share) own + share student of the largest share of SHARES with which the loss is CLEAR below that of `own`
-    out of fold; `own` where there is none.
+    """The mixture (1 - share) own + share student with the largest of SHARES whose out-of-fold loss is CLEAR below the loss of
+    `own`; else `own`.
 
     Unlabelled rows can mislead. Safe semi-supervised learning asks for a head that is never clearly worse than the labelled
     rows' own (Li and Zhou, TPAMI 2015); scores out of fold can tell (cross-prediction, Zrnic and Candès, PNAS 2024). They cannot

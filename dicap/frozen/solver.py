@@ -14,7 +14,6 @@ solved in units in which the mean square of a feature is 1, so that the toleranc
 """
 
 import warnings
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +21,6 @@ from numpy.typing import ArrayLike, NDArray
 
 MEMORY = 8  # pairs of steps and gradient changes that L-BFGS keeps
 BLOCK = 256  # rows handled at once elementwise: they stay in the processor's cache
-AT_ONCE = 1 << 27  # numbers that L-BFGS remembers at once: 512 MiB as float32
 SUFFICIENT = 1e-4  # share of the predicted decrease that a step must reach
 DEFAULT_TOLERANCE = 1e-3
 ITERATIONS = 1000  # evaluations of the objective at most
@@ -110,7 +108,7 @@ def solve(
     a = a / unit
     strength = np.broadcast_to(loss_weight, (heads, classes)).reshape(-1) * float(unit) ** 2  # (P,) for features of mean square 1
 
-    positive, total = _column_sums(scale * target), _column_sums(scale)  # (P,) counted in rows
+    positive, total = (scale * target).sum(0, dtype=np.float64), scale.sum(0, dtype=np.float64)  # (P,) counted in rows
     free = (positive > 0) & (positive < total * (1 - 1e-12))  # the bias has an optimum
     share = np.where(free, positive, positive + 1) / np.where(free, total, total + 2)
     v = np.zeros((problems, a.shape[1] + 1), dtype)  # the last coordinate is the bias
@@ -127,12 +125,7 @@ def solve(
     scale *= strength.astype(dtype)
     size = np.maximum(strength * total, 1e-6)
     limit = tolerance * np.maximum(np.minimum(size, 1), 1e-3 * size)  # the last: what single precision can reach
-    parts = []
-    for some in _blocks(problems, 2 * MEMORY * v.shape[1]):
-        block = _Problems(a, target[:, some], scale[:, some], free[some])
-        parts.append(_minimise(block, v[some], 1 / diagonal[some], limit[some]))
-    v, objective, gradient = (np.concatenate(part) for part in list(zip(*parts, strict=True))[:3])
-    iterations = max(part[3] for part in parts)
+    v, objective, gradient, iterations = _minimise(_Problems(a, target, scale, free), v, 1 / diagonal, limit)
     gradient *= tolerance / limit
     if not (gradient <= tolerance).all():  # NaN is not
         warnings.warn(
@@ -282,16 +275,6 @@ def _heads_and_classes(n: int, y: NDArray, weight: NDArray, strength: NDArray, s
     return heads, classes
 
 
-def _blocks(problems: int, numbers: int) -> Iterator[slice]:
-    """Problems that are solved together, where each remembers so many numbers."""
-    width = max(1, AT_ONCE // numbers)
-    return (slice(start, start + width) for start in range(0, problems, width))
-
-
 def _columns(values: NDArray, dtype: np.dtype) -> NDArray:
     """(H, n, C) as (n, H * C), a copy."""
     return np.array(values.swapaxes(0, 1), dtype=dtype, order="C").reshape(values.shape[1], -1)
-
-
-def _column_sums(values: NDArray) -> NDArray:
-    return values.sum(0, dtype=np.float64)

@@ -1,1 +1,1 @@
-"""Grids of experiments, and their tables and figures beside those of the paper."""
+"""Grids of experiments, and their tables and figures beside the paper's."""

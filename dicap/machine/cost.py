@@ -17,9 +17,7 @@ PARTS = ("data", "step", "refresh", "evaluation")  # step: forward, losses, back
 class Meter:
     """Adds up the seconds of an epoch by part.
 
-    On a GPU the host runs ahead of the device, and asking for the time would hold it up. There each step is bracketed by two
-    events on the device's stream, which are read when the epoch ends: `step` is the time between them, and `data` is
-    what else passed while the steps were taken, in which the device waited for its next batch.
+    A GPU computes while the host goes on, which waits for it in some later step: of the steps together the time is right.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -30,8 +28,6 @@ class Meter:
         """Begin an epoch, or continue one that had `spent` so much when its state was saved."""
         self._spent = dict.fromkeys((*PARTS, "wall", "images"), 0.0) | spent
         self._begin = time.perf_counter()
-        self._events: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
-        self._host = 0.0  # seconds of the steps behind the events, waiting for their batches included
         if self._device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self._device)
 
@@ -53,28 +49,12 @@ class Meter:
             if batch is None:
                 return
             self._spent["images"] += sum(len(views) for views in batch.values())
-            if self._device.type != "cuda":
-                yield batch
-                self._spent["data"] += came - asked
-                self._spent["step"] += time.perf_counter() - came
-                continue
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            begin.record()
             yield batch
-            end.record()
-            self._events.append((begin, end))
-            self._host += time.perf_counter() - asked
+            self._spent["data"] += came - asked
+            self._spent["step"] += time.perf_counter() - came
 
     def spent(self) -> dict[str, float]:
-        """Seconds of the epoch so far by part, `wall` seconds of all of it, and the `images` seen. Waits for the device."""
-        if self._events:
-            waiting = time.perf_counter()
-            torch.cuda.synchronize(self._device)
-            self._host += time.perf_counter() - waiting
-            busy = sum(begin.elapsed_time(end) for begin, end in self._events) / 1000
-            self._spent["step"] += busy
-            self._spent["data"] += max(self._host - busy, 0.0)
-            self._events, self._host = [], 0.0
+        """Seconds of the epoch so far by part, `wall` seconds of all of it, and the `images` seen."""
         now = time.perf_counter()
         self._spent["wall"] += now - self._begin
         self._begin = now

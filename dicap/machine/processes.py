@@ -1,4 +1,4 @@
-"""Processor cores, freed memory and parent processes: what the operating system tells, and is told."""
+"""Questions to the operating system and requests: processor cores, freed memory, parent processes."""
 
 import ctypes
 import os

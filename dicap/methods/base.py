@@ -65,7 +65,7 @@ class Teacher(Protocol):
 
     @property
     def carry(self) -> dict[str, Tensor]:
-        """Of the epoch before, on the device; empty in the first."""
+        """Tensors that the method kept from the epoch before, on the device; empty in the first epoch."""
         ...
 
     @property

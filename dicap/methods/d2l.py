@@ -23,7 +23,7 @@ class D2L(Method):
     network_class = DecoupledNetwork
 
     def main(self, roles: Roles) -> Phase:
-        """f1 and f2 are copied to f3 and f4 first; each batch is labelled anew, as published."""
+        """f1 and f2 are copied to f3 and f4 first; every batch gets new pseudo-labels, as published."""
         return replace(super().main(roles), begin=copy_label_heads, relabel=self.relabel)
 
     def make_head(self, channels: int) -> nn.Module:
@@ -72,7 +72,7 @@ class D2L(Method):
         return self.pseudo_labels(q, refresh.thresholds)
 
     def main_views(self, labelled: np.ndarray, unlabelled: np.ndarray, uncertain: np.ndarray) -> list[Request]:
-        """Strong views of all images and of their tiles, weak ones of the unlabelled, which are labelled anew."""
+        """Strong views of all images and their tiles, and weak views of the unlabelled images for their new pseudo-labels."""
         rows = np.concatenate([labelled, unlabelled])
         return [
             Request("strong", rows, self.strong),
@@ -98,7 +98,7 @@ class D2L(Method):
 
 
 def copy_label_heads(network: nn.Module) -> None:
-    """Start the heads of the pseudo-labels from those of the labels: f1 -> f3, f2 -> f4, in place."""
+    """Copy the label heads to the pseudo-label heads: f1 -> f3, f2 -> f4, in place."""
     assert isinstance(network, DecoupledNetwork)
     heads = network.head
     heads.f3.load_state_dict(heads.f1.state_dict())

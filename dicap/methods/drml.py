@@ -37,7 +37,7 @@ class DRML(Method):
         return torch.sigmoid(network.head.logits(inputs) if inputs.ndim == 2 else network(inputs)[0])
 
     def warmup(self, roles: Roles) -> Phase:
-        """Of the backbone and a linear classifier; none with drml.features `pretrained`: the backbone stays as it comes."""
+        """Train backbone and a linear classifier; no epochs with drml.features `pretrained`: the backbone stays as it comes."""
         phase = super().warmup(roles)
         return phase if self.settings.drml.features == "warmup" else replace(phase, epochs=0)
 

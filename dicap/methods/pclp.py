@@ -11,7 +11,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dicap.calibration.rates import in_pieces
 from dicap.calibration.thresholds import PseudoLabels
 from dicap.data.loader import Request
 from dicap.errors import SettingsError
@@ -141,7 +140,7 @@ class PCLP(Method):
         p = teacher.scores(roles.unlabeled)  # (N_u, C)
         active = rules.seen(teacher.labels(roles.labelled))
         label = rules.fixed_threshold(p, 0.5, active)
-        weight = in_pieces(lambda p, label: torch.where(label == 1, p, 1 - p) * (label >= 0), p, label)
+        weight = torch.where(label == 1, p, 1 - p) * (label >= 0)
         return Refresh(PseudoLabels(p, label, weight, soft=True), guarded=(~active).sum())
 
     def main_views(self, labelled: np.ndarray, unlabelled: np.ndarray, uncertain: np.ndarray) -> list[Request]:

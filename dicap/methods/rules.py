@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from dicap.calibration.quota import Quota, quota_of
-from dicap.calibration.rates import in_pieces
 from dicap.calibration.thresholds import Thresholds
 
 PUBLISHED_K = {"voc2007": 2, "voc2012": 2, "coco2014": 3, "coco2017": 3, "nuswide": 2}  # a table in CAP's code
@@ -39,19 +38,15 @@ def top_k(p: Tensor, k: int, active: Tensor) -> Tensor:
 
     Equal scores are taken in the order of the classes. Classes that are not `active` (C,) neither take part nor train.
     """
-
-    def of(p: Tensor) -> Tensor:
-        ranked = torch.where(active, p.double(), -torch.inf).argsort(dim=1, descending=True, stable=True)  # (n, C)
-        label = torch.zeros(p.shape, dtype=torch.int8, device=p.device)
-        label.scatter_(1, ranked[:, : min(k, p.shape[1])], 1)
-        return masked(label, active)
-
-    return in_pieces(of, p)
+    ranked = torch.where(active, p.double(), -torch.inf).argsort(dim=1, descending=True, stable=True)  # (N, C)
+    label = torch.zeros(p.shape, dtype=torch.int8, device=p.device)
+    label.scatter_(1, ranked[:, : min(k, p.shape[1])], 1)
+    return masked(label, active)
 
 
 def fixed_threshold(p: Tensor, threshold: Tensor | float, active: Tensor) -> Tensor:
     """1[p >= threshold], a number or one a class (C,) (IAT, D2L)."""
-    return in_pieces(lambda p: masked((p.double() >= threshold).to(torch.int8), active), p)
+    return masked((p.double() >= threshold).to(torch.int8), active)
 
 
 def matched_threshold(p_l: Tensor, y: Tensor) -> float:
@@ -82,21 +77,15 @@ def quota(
     threshold, tau_pos, tau_neg, n_pos, n_neg, there = (torch.from_numpy(part).to(p.device) for part in quota)
     guarded = ~there
     active = torch.ones_like(guarded) if unseen != "mask" else ~guarded
-
-    def of(p: Tensor) -> Tensor:
-        p = p.double()
-        label = (p >= threshold).to(torch.int8)
-        label = torch.where((p >= tau_pos) | (p <= tau_neg), label, torch.full_like(label, -1))
-        if unseen == "published":
-            label[:, guarded] = 1
-        return masked(label, active)
-
-    label = in_pieces(of, p)
+    p = p.double()
+    label = (p >= threshold).to(torch.int8)
+    label = torch.where((p >= tau_pos) | (p <= tau_neg), label, torch.full_like(label, -1))
     if unseen == "published":
-        tau_pos = torch.where(guarded, p.amin(0).double() if len(p) else tau_pos, tau_pos)
+        label[:, guarded] = 1
+        tau_pos = torch.where(guarded, p.amin(0) if len(p) else tau_pos, tau_pos)
     # What is written down stays within [0, 1]: no score is above 1, none below 0.
     thresholds = Thresholds(tau_pos.clamp(0, 1), tau_neg.clamp(0, 1), n_pos, n_neg, torch.zeros_like(guarded), active)
-    return label, thresholds, guarded.sum()
+    return masked(label, active), thresholds, guarded.sum()
 
 
 def thresholds_of(quota: Quota) -> Thresholds:

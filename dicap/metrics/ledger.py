@@ -18,9 +18,9 @@ def shares(row: Mapping[str, Any]) -> dict[str, float]:
     {'sup': 0.75, 'pseudo': 0.25}
     """
     norms = {term: row.get(f"grad_{term}") for term in TERMS}
-    known = {term: float(norm) for term, norm in norms.items() if norm is not None and norm == norm}  # NaN is none
-    total = sum(known.values())
-    return {term: norm / total for term, norm in known.items()} if total > 0 else {}
+    measured = {term: float(norm) for term, norm in norms.items() if norm is not None and norm == norm}  # NaN is none
+    total = sum(measured.values())
+    return {term: norm / total for term, norm in measured.items()} if total > 0 else {}
 
 
 def idle(row: Mapping[str, Any]) -> dict[str, float]:

@@ -95,6 +95,11 @@ def at_threshold(scores: np.ndarray, labels: np.ndarray, threshold: float | None
     return {name: shares.get(key) for name, key in keys.items()} | {"threshold_best": threshold}
 
 
+def bin_of(values: np.ndarray, bins: int) -> np.ndarray:
+    """`dicap.calibration.rates.bin_index` of an array, without loading torch."""
+    return np.clip((values.astype(np.float64) * bins).astype(np.int64), 0, bins - 1)
+
+
 def reliability(chance: np.ndarray, right: np.ndarray, bins: int = 10) -> list[dict[str, float]]:
     """Per tenth of the stated chance: how many decisions, their mean chance, and the share of them that is right.
 
@@ -102,35 +107,31 @@ def reliability(chance: np.ndarray, right: np.ndarray, bins: int = 10) -> list[d
         chance: (N, C), NaN where nothing was decided; right: (N, C), 0/1.
 
     Returns:
-        A dict {left, right, n, images, chance, share} for every tenth that holds a decision, ascending.
+        A dict {left, right, n, images, chance, share, low, high} for every tenth that holds a decision, ascending. `low` and
+        `high`: an interval of the share. Entries of one image are not independent, so an image counts once in each.
     """
     known = ~np.isnan(chance)
     image, chance, right = np.nonzero(known)[0], chance[known].astype(np.float64), np.asarray(right)[known].astype(np.float64)
-    index = np.minimum((chance * bins).astype(np.int64), bins - 1)
+    index = bin_of(chance, bins)
     edges = np.arange(bins + 1) / bins
     rows = []
     for k in np.unique(index):
         inside = index == k
+        images, share = len(np.unique(image[inside])), float(right[inside].mean())
+        low, high = wilson(share, images)
         rows.append(
             {
                 "left": float(edges[k]),
                 "right": float(edges[k + 1]),
                 "n": int(inside.sum()),
-                "images": len(np.unique(image[inside])),
+                "images": images,
                 "chance": float(chance[inside].mean()),
-                "share": float(right[inside].mean()),
+                "share": share,
+                "low": float(low),
+                "high": float(high),
             }
         )
     return rows
-
-
-def with_intervals(rows: list[dict[str, float]]) -> list[dict[str, float]]:
-    """The rows of `reliability`, each with `low`, `high`: an interval of its share right.
-
-    Entries of one image are not independent, so an image counts once in each row.
-    """
-    ends = ((row, *wilson(row["share"], row["images"])) for row in rows)
-    return [row | {"low": float(low), "high": float(high)} for row, low, high in ends]
 
 
 def chance_interval(chance: np.ndarray, entries: int, group: int, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -39,7 +39,7 @@ def mean_average_precision(scores: np.ndarray, labels: np.ndarray, *, testable: 
     """mAP in percent: 100 times the mean over all classes (docs/methods.md 2.9).
 
     Args:
-        testable: leave out classes of which nothing can be said (`can_be_tested`), instead of counting them as they are.
+        testable: leave out the classes that cannot be tested (`can_be_tested`).
     """
     able = can_be_tested(labels)
     counted = able if testable and able.any() else slice(None)
@@ -49,7 +49,7 @@ def mean_average_precision(scores: np.ndarray, labels: np.ndarray, *, testable: 
 def can_be_tested(labels: np.ndarray) -> np.ndarray:
     """Classes, (C,) bool, that have a positive among labels (N, C), and where entries are unknown a known negative too.
 
-    Of positives alone every order is perfect: AP 1 would say how the labels were collected.
+    With positives alone every order is perfect, and AP would always be 1.
     """
     return (labels > 0).any(0) & ((labels == 0).any(0) | (labels > 0).all(0))
 
@@ -74,7 +74,7 @@ def leave_one_out(scores: np.ndarray, labels: np.ndarray) -> tuple[float, np.nda
         known = labels[:, c] >= 0
         without = np.empty(n)
         ap, without[known] = _leave_one_out(scores[known, c], labels[known, c] > 0)
-        without[~known] = ap  # an image of which nothing is known is not missed
+        without[~known] = ap  # leaving out an unknown entry changes nothing
         kept = ~np.isnan(without)
         whole += ap
         total[kept] += without[kept]
@@ -107,8 +107,8 @@ def _leave_one_out(score: np.ndarray, positive: np.ndarray) -> tuple[float, np.n
 def jackknife_interval(value: float, left_out: np.ndarray) -> tuple[float, float]:
     """95 % interval of a statistic from its leave-one-out values: bias-corrected, Student's t.
 
-    The centre is not `value` but `value` less the jackknife's estimate of its bias. The degrees of freedom are those of the
-    estimated variance (Satterthwaite): few, where a few images carry most of it. docs/results.md has the simulation.
+    The centre is not `value` but `value` less the jackknife's estimate of its bias. The degrees of freedom follow from
+    the estimated variance (Satterthwaite): few, where a few images carry most of it. docs/results.md has the simulation.
 
     Args:
         value: of all N images; left_out: (N,) without each image.

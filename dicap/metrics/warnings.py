@@ -44,7 +44,7 @@ def score_in_words(metrics: dict[str, Any]) -> str:
     )
 
 
-def of_results(metrics: dict[str, Any], labelled: int, measured: int | None, positives: Sequence[int]) -> list[str]:
+def of_results(metrics: dict[str, Any], labelled: int, measured: int | None, positives: Sequence[int]) -> Iterator[str]:
     """About the numbers of details.json.
 
     Args:
@@ -52,10 +52,6 @@ def of_results(metrics: dict[str, Any], labelled: int, measured: int | None, pos
         labelled: images that were trained or measured on with labels; measured: of these kept for the chance, None: no chance.
         positives: test images of each class.
     """
-    return [*_of_data(metrics, labelled, measured, positives), *_of_answers(metrics)]
-
-
-def _of_data(metrics: dict[str, Any], labelled: int, measured: int | None, positives: Sequence[int]) -> Iterator[str]:
     if labelled < FEW_LABELLED:
         yield f"learnt from {_counted(labelled)} with labels only: a few hundred are a good start"
     yield from of_chance(measured)
@@ -64,9 +60,6 @@ def _of_data(metrics: dict[str, Any], labelled: int, measured: int | None, posit
     few = sum(0 < n < FEW_POSITIVES for n in positives)
     if few:
         yield f"{few} of {len(positives)} classes have fewer than {FEW_POSITIVES} positive test images: their AP is mostly chance"
-
-
-def _of_answers(metrics: dict[str, Any]) -> Iterator[str]:
     entries = metrics["yes"] + metrics["no"] + metrics["unsure"]
     if not metrics["yes"] and metrics["positives"]:
         yield (

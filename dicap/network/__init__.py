@@ -17,13 +17,6 @@ NORMALIZATION = {
 }
 
 
-def normalization(name: str, backbone: nn.Module) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation that `network.normalize` names; auto: those the backbone was trained with."""
-    if isinstance(backbone, StoredBackbone):
-        return NORMALIZATION["none"]  # it is given no pixels
-    return own_normalization(backbone) if name == "auto" else NORMALIZATION[name]
-
-
 class Network(nn.Module):
     """Backbone and head. Preprocessing is inside, so a model needs nothing but the resized pixels.
 
@@ -43,7 +36,9 @@ class Network(nn.Module):
 
     def __init__(self, backbone: nn.Module, head: nn.Module, normalize: str) -> None:
         super().__init__()
-        mean, std = (torch.tensor(values).view(1, 3, 1, 1) for values in normalization(normalize, backbone))
+        name = "none" if isinstance(backbone, StoredBackbone) else normalize  # it is given no pixels
+        used = own_normalization(backbone) if name == "auto" else NORMALIZATION[name]
+        mean, std = (torch.tensor(values).view(1, 3, 1, 1) for values in used)
         self.register_buffer("mean", 255 * mean, persistent=False)
         self.register_buffer("scale", 1 / (255 * std), persistent=False)
         self.backbone = backbone

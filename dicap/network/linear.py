@@ -12,7 +12,7 @@ SMALLEST = 1e-8  # below the least half above 0, so that no feature of a bank ch
 class Scaling(nn.Module):
     """Pooled features as the head sees them: plain, standardised, or standardised signed roots of one length.
 
-    Mean and deviation are those of the training images (`fit_scaling`), and part of a saved model.
+    Mean and deviation come from the training images (`fit_scaling`) and are part of a saved model.
     """
 
     kind: Kind

@@ -1,4 +1,4 @@
-"""A frozen backbone that nobody asks for features: its tensors lie in a file, for the models that are published."""
+"""A frozen backbone that computes nothing: its tensors are in a file, to be copied into published models."""
 
 from pathlib import Path
 from typing import Any

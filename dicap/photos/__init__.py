@@ -1,1 +1,1 @@
-"""Photographs of one's own: readers of labels, prediction, pages, export, what to label next."""
+"""Your own photographs: readers of labels, prediction, pages, export, what to label next."""

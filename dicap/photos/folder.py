@@ -83,7 +83,7 @@ def _arrays(pixels: np.ndarray) -> list[np.ndarray]:
 
 
 def read_square(source: Path | Image.Image | np.ndarray, size: int) -> np.ndarray | str:
-    """A photograph as `convert` would store one's own: upright, (size, size, 3) uint8, or the reason why it cannot be read."""
+    """A photograph as `convert` stores your own: upright, (size, size, 3) uint8, or the reason why it cannot be read."""
     try:
         if isinstance(source, Path):
             image = read_rgb(source, upright=True)

@@ -159,10 +159,7 @@ def opened_for(
     saved, runtime = open_model(model, device)
     if not isinstance(saved.network, Network):
         return saved, runtime, None
-    cache = None if known is None else known.with_name("backbones")  # of a project's store, where it has one
-    network, by = accelerated(
-        saved.network, images, saved.settings.image_size, runtime.device, cache if cache and cache.is_dir() else None
-    )
+    network, by = accelerated(saved.network, images, saved.settings.image_size, runtime.device)
     if known is None or network.grid is None:  # of a backbone that was trained nobody else has features
         return replace(saved, network=network), runtime, None
     # A bank has more views than there are images here, so that another engine may have paid: it differs in the last bits alone.
@@ -205,7 +202,7 @@ def _tables(
 
 
 def none_readable(outcome: Outcome) -> DataError:
-    """The error of images none of which can be read."""
+    """The error if no image can be read."""
     (path, reason), count = outcome.unreadable[0], len(outcome.unreadable)
     return DataError(f"{path}: {reason}" if count == 1 else f"none of {count} images can be read; the first: {path}: {reason}")
 
@@ -305,9 +302,9 @@ def _by_image(table: pa.Table, classes: int) -> pa.Table:
     yes, unsure, no = (
         [";".join(row[said == word]) for row, said in zip(names, decisions, strict=True)] for word in ("yes", "unsure", "no")
     )
-    labels = [found or ("" if open_ else "-") for found, open_ in zip(yes, unsure, strict=True)]
+    labels = [text or ("" if open_ else "-") for text, open_ in zip(yes, unsure, strict=True)]
     images = table["image"].to_pylist()[::classes]
-    absent = [found or "-" if open_ else "*" for found, open_ in zip(no, unsure, strict=True)]
+    absent = [text or "-" if open_ else "*" for text, open_ in zip(no, unsure, strict=True)]
     return pa.table({"image": images, "labels": labels, "unsure": unsure, "absent": absent}, schema=IMAGES)
 
 

@@ -76,7 +76,7 @@ def entry_surprise(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
     A class that is labelled: -log(score) + SHARE log(share), with the share of the *other* images that bear it. Between
     "unlikely" and "less likely than in any other image": by the first alone rare classes would always be in front.
-    A class that is not there: -log(1 - score). An unknown entry (label below 0) surprises nobody: -infinity.
+    A class that is not there: -log(1 - score). An unknown entry (label below 0): -infinity.
     """
     p = np.clip(scores, LOWEST, 1 - LOWEST)
     y, known = labels > 0, labels >= 0

@@ -87,9 +87,9 @@ def suggest(
 def first(
     network: nn.Module, photos: Sequence[Photograph], size: int, count: int, runtime: Runtime, by: str = BY[0]
 ) -> list[Photograph]:
-    """The first photographs to label of a folder of which nobody knows anything, by the features of a frozen network.
+    """The first photographs to label in a folder without labels, by the features of a frozen network.
 
-    Fewer where there are fewer that can be read. Raises DataError where there is none.
+    Fewer than `count` if fewer can be read. Raises DataError if no photograph can be read.
     """
     names, features = embeddings(network, progress(photos, desc="suggest", total=len(photos), unit="image"), size, runtime)
     by_name = {one.name: one for one in photos}

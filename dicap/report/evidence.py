@@ -18,6 +18,7 @@ from dicap.files import artifacts as files
 from dicap.files.json_files import read_json
 from dicap.files.tables import matrix, read_parquet
 from dicap.metrics.ledger import TERMS
+from dicap.metrics.operating_point import bin_of
 
 STAGES = ("warmup", "train", "finetune")
 WEIGHT_BINS = 20  # of the histograms drawn here; the rates keep the bins of the run
@@ -95,11 +96,6 @@ def gather(artifacts: Path) -> Evidence:
         metrics=metrics,
         roles=metrics.get("roles", {}),
     )
-
-
-def bin_of(values: np.ndarray, bins: int) -> np.ndarray:
-    """`dicap.calibration.rates.bin_index` of an array, without loading torch."""
-    return np.clip((values.astype(np.float64) * bins).astype(np.int64), 0, bins - 1)
 
 
 def histogram_of_record(path: Path) -> tuple[pd.DataFrame, dict[int, int]]:

@@ -31,7 +31,7 @@ def lines(bars: Sequence[Bar], width: int) -> list[str]:
 def open_histogram(folder: Path, epoch: int | None = None) -> tuple[str, list[Bar]]:
     """Title and bars of an epoch, counted from 1, the last one by default, of a `folder` weights or pseudo_labels.
 
-    Raises DataError in one line if it is none, or has no such epoch.
+    Raises DataError in one line if it is no such folder, or has no such epoch.
     """
     epochs = files.epochs(folder.parent, folder.name)
     if folder.name not in KINDS or not epochs:

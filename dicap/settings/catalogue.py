@@ -2,7 +2,7 @@
 
 DATASETS = ("pictograms", "digits", "table", "voc2007", "voc2012", "coco2014", "coco2017", "nuswide", "awa2")
 
-OWN = "table"  # anybody's own images
+OWN = "table"  # your own images
 FORMATS = {  # of its labels (own.format), with the endings of their files, whose change `dvc repro` notices
     "table": (".csv", ".tsv", ".tab", ".txt", ".parquet"),
     "coco": (".json",),

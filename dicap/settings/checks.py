@@ -65,7 +65,7 @@ def warnings(s: Settings, origins: dict[str, str]) -> Iterator[str]:
         yield (
             f"{origins['backbone_weights']}: backbone_weights: found 'random' with {key}.trainable head "
             f"({origins[f'{key}.trainable']}): the head learns from a backbone that nothing has trained; set backbone_weights to "
-            "those of a pretrained backbone, or warmup.trainable and train.trainable to all"
+            "weights of a pretrained backbone, or warmup.trainable and train.trainable to all"
         )
     if s.linear.features != "plain" and s.head == "linear" and s.warmup.trainable == "all":
         yield (
@@ -98,7 +98,7 @@ def unread(s: Settings) -> dict[str, str]:
     rules = [  # whether, why, which keys
         *((True, method, f"{name}.*") for name in unread_sections(s.method)),
         (s.dataset != OWN, f"dataset is {s.dataset}", "own.*"),
-        (s.dataset in BUNDLED, f"dataset is {s.dataset}, {OWN} are one's own photographs", "data_root convert.*"),
+        (s.dataset in BUNDLED, f"dataset is {s.dataset}, {OWN} is your own photographs", "data_root convert.*"),
         (s.method != "dicap", method, "thresholds.* contrastive.* finetune.* warmup.wcl warmup.over"),
         (s.method != "dicap" and not facts.unlabelled, method, "calibration.*"),
         (
@@ -133,7 +133,7 @@ def unread(s: Settings) -> dict[str, str]:
             "augment.cutout augment.flip",
         ),
         (s.unfreezes, "solved heads make the pseudo-labels", "calibration.teacher calibration.view"),
-        (s.unfreezes, "linear.pseudo_weight is that of both", "train.pseudo_weight"),
+        (s.unfreezes, "linear.pseudo_weight weighs pseudo-labels there too", "train.pseudo_weight"),
         # Steps of the warm-up and of the main stage
         (skipped, "drml.features is pretrained: there is no warm-up", "warmup.epochs warmup.batch_size warmup.eval_every"),
         (skipped, "drml.features is pretrained: there is no warm-up", "loss.* augment.*"),

@@ -151,7 +151,7 @@ class Pclp(Section):
         "labelled + unlabelled images per step of stage 2: 64 on all data sets; auto: train.batch_size, which is halved on VOC",
     )
     batch_labelled: Count | Literal["auto"] = published(
-        "auto", "labelled ones of these; auto: train.batch_labelled where that is set, else a quarter, 16 of 64 as published"
+        "auto", "labelled images among them; auto: train.batch_labelled where that is set, else a quarter, 16 of 64 as published"
     )
     latent: Count | Literal["auto"] = published(
         "auto", "auto: 32, 64, 128 ...: the first above the number of classes; 32 on VOC, 128 on COCO and NUS-WIDE"
@@ -177,8 +177,8 @@ class Bbam(Section):
     margin: NonNegative = published(0.4, "margin of the angular loss")
     batch_size: Annotated[int, Field(ge=2)] | Literal["auto"] = published(
         "auto",
-        "labelled + unlabelled images per step of the main stage, a quarter labelled: 128 on AWA2; auto: train.batch_size, of "
-        "which train.batch_labelled auto is 4/8/16/32 of 64 at 5/10/15/20 %",
+        "labelled + unlabelled images per step of the main stage, a quarter labelled: 128 on AWA2; auto: train.batch_size, "
+        "where train.batch_labelled auto takes 4/8/16/32 of 64 at 5/10/15/20 %",
     )
     lr: Positive | Literal["auto"] = published(
         "auto", "peak learning rate of both stages: 5e-5 on VOC, 1e-4 elsewhere; auto: optimiser.lr, which is 1e-4 as published"

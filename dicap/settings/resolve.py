@@ -1,6 +1,6 @@
 """Reading and merging settings: params.yaml, configs/<protocol>.yaml, configs/<dataset>.yaml, then the published values.
 
-A key that is null or missing in a file is looked up in the next one; the published values are those of `schema`. The result is
+A key that is null or missing in a file is looked up in the next one; the published values are in `schema`. The result is
 one frozen, typed, checked `Settings`. All errors are found before any is reported; each names the file, the key, the value found
 and what is allowed.
 """
@@ -208,19 +208,19 @@ def _short(path: Path) -> str:
 
 
 def _unknown_keys(path: Path, values: dict[str, Any]) -> list[str]:
-    known = list(known_keys())
-    sections = {key.split(".")[0] for key in known if "." in key}
+    keys = list(known_keys())
+    sections = {key.split(".")[0] for key in keys if "." in key}
     problems = []
     for name in sections & values.keys():
         if values[name] is not None and not isinstance(values[name], dict):
             problems.append(f"{_short(path)}: {name} is a section of settings; found the value {values[name]!r}")
     for key in values:
-        if key in known and "." in str(key):
+        if key in keys and "." in str(key):
             section, name = key.split(".")
             problems.append(f"{_short(path)}: {key} is no key here; write `{name}:` below `{section}:`")
     for key, _ in flatten(values):
-        if key not in known and key not in sections:
-            hint = did_you_mean(key, known) or f"; the sections are {', '.join(sorted(sections))}"
+        if key not in keys and key not in sections:
+            hint = did_you_mean(key, keys) or f"; the sections are {', '.join(sorted(sections))}"
             problems.append(f"{_short(path)}: {key} is not a setting{hint}")
     return problems
 
@@ -234,9 +234,9 @@ def _explain(item: Any, origins: dict[str, str], params: Path) -> str:
     """One line for one of pydantic's findings."""
     # A union reports one finding per member with the member's type appended; the key ends where the known keys do.
     location = [str(part) for part in item["loc"]]
-    known = set(known_keys())
+    keys = set(known_keys())
     key = next(
-        (".".join(location[:n]) for n in range(len(location), 0, -1) if ".".join(location[:n]) in known), ".".join(location)
+        (".".join(location[:n]) for n in range(len(location), 0, -1) if ".".join(location[:n]) in keys), ".".join(location)
     )
     message = item["msg"].removeprefix("Input should be ").replace("'", "")
     origin = origins.get(key, _short(params))

@@ -33,10 +33,10 @@ class Convert(Section):
 
 
 class Own(Section):
-    """Options of the data set `table`: anybody's own images (docs/tutorial.md). `init-data` writes here how they are read.
+    """Options of the data set `table`: your own images (docs/tutorial.md). `init-data` writes here how their labels are read.
 
-    `format: null` is the one form that is read without it: labels.csv in data_root with the columns image, labels and, if they
-    are there, split, absent and group.
+    `format: null` needs no `init-data`: labels.csv in data_root has the columns image, labels and, if needed, split, absent and
+    group.
     """
 
     format: Literal[*FORMATS] | None = own(  # type: ignore[valid-type]
@@ -85,7 +85,7 @@ class Own(Section):
     )
     attributes: Literal["auto", "classes", "ignore"] = own("auto", "use of the attributes of CVAT's labels; auto: a question")
     unlabeled_root: str | None = own(None, "a second folder, of truly unlabelled images; data/none: none")
-    test_share: Fraction = own(0.0, "share of the labelled images to draw as test split if there is none")
+    test_share: Fraction = own(0.0, "share of the labelled images to draw as test split if no split is given")
     added: str | None = own(None, "CSV of labels given later, as `dicap-stage import-labels` writes it")
     new_classes: list[str] | None = own(
         None, "classes added by `import-labels`: unknown in images whose own labels do not name them"
@@ -296,7 +296,7 @@ class Common(Section):
     """What every method has."""
 
     dataset: str = required(
-        "which images: pictograms, digits, table (one's own), voc2007, voc2012, coco2014, coco2017, nuswide, awa2"
+        "which images: pictograms, digits, table (your own), voc2007, voc2012, coco2014, coco2017, nuswide, awa2"
     )
     data_root: str = own(RAW, "folder of the raw data set (pictograms and digits need none)")
     ratio: Annotated[float, Field(gt=0, le=1)] = required("share of the training images whose labels may be used")

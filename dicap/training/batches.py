@@ -1,6 +1,6 @@
 """From the steps of an epoch to the tensors of its batches."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -57,7 +57,7 @@ class Batches:
 
 
 class MainBatches(Batches):
-    """The batches of an epoch of the main stage, with the pseudo-labels of a refresh, or with those of its tables made anew."""
+    """The batches of an epoch of the main stage, with the pseudo-labels of a refresh, or with new ones for each batch."""
 
     def __init__(
         self, experiment: Experiment, phase: Phase, steps: Sequence[Step], epoch: int, refresh: Refresh, teacher: nn.Module
@@ -79,7 +79,11 @@ class MainBatches(Batches):
         if self.phase.relabel is None:
             pseudo = pseudo._replace(label=pseudo.label[place], weight=pseudo.weight[place].float())
         else:
-            tables, pseudo = pseudo, relabelled(self.phase.relabel, self.teacher, views, refresh)
+            tables, was_training = pseudo, self.teacher.training
+            self.teacher.eval()
+            with torch.no_grad():  # as in a refresh: they are constants
+                pseudo = self.phase.relabel(self.teacher, views, refresh)
+            self.teacher.train(was_training)
             for table, made in zip(tables[:3], pseudo[:3], strict=True):  # of the epoch, for its record
                 table[place] = made
         batch, weight = self.batch(i, views, pseudo, "train", self.label[step.unlabelled]), refresh.labelled_weight
@@ -92,18 +96,3 @@ class FinetuneBatches(Batches):
     def requests(self) -> list[list[Request]]:
         """The views of every step."""
         return [[Request("strong", self.rows(step)[0], self.experiment.method.strong)] for step in self.steps]
-
-
-def relabelled(
-    relabel: Callable[[nn.Module, dict[str, Tensor], Refresh], PseudoLabels],
-    teacher: nn.Module,
-    views: dict[str, Tensor],
-    refresh: Refresh,
-) -> PseudoLabels:
-    """Pseudo-labels of a batch by the teacher in eval mode and without gradient, as in a refresh: they are constants."""
-    was_training = teacher.training
-    teacher.eval()
-    with torch.no_grad():
-        pseudo = relabel(teacher, views, refresh)
-    teacher.train(was_training)
-    return pseudo

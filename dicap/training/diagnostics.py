@@ -1,15 +1,15 @@
 """What hidden labels tell about the pseudo-labels. Read by history and report, never by training.
 
-They open a reader of their own: neither the methods nor the loops hold one. Of many images they are counted block by block."""
+They open a reader of their own: neither the methods nor the loops hold one.
+"""
 
 import math
-from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from dicap.calibration.rates import Rates, count_bins, curve_error, estimate_rates, log_losses, pieces
+from dicap.calibration.rates import Rates, count_bins, curve_error, estimate_rates, log_losses
 from dicap.calibration.thresholds import PseudoLabels
 from dicap.methods.base import Refresh
 from dicap.metrics.ranking import mean_average_precision
@@ -34,7 +34,7 @@ class Diagnostics:
 
     def __init__(self, y: Tensor, truly: Tensor, bins: int) -> None:
         """`y`: (N_u, C) labels, -1 where unknown; `truly`: (N_u,) bool, the images that are compared; `bins`: K."""
-        self._y, self._truly, self._bins = y, truly, bins
+        self._y, self._truly, self._bins = y[truly], truly, bins
 
     @staticmethod
     def of(experiment: Experiment, rows: np.ndarray) -> "Diagnostics":
@@ -43,82 +43,61 @@ class Diagnostics:
         free = torch.from_numpy(~np.isin(rows, experiment.roles.est))
         return Diagnostics(y, known & free, experiment.settings.calibration.bins)
 
+    def _compared(self, tensor: Tensor) -> Tensor:
+        """The rows of a tensor (N_u, C) whose labels are compared, on the host."""
+        return tensor.cpu()[self._truly]
+
     def optimal(self, p: Tensor, bins: int) -> tuple[Tensor, Tensor] | None:
         """The true rate and the number of entries of every bin, (K,) each; None without hidden labels.
 
         The rate of a bin without entries is NaN: nothing is true of it.
         """
-        counts = self._counted(p, bins)
-        return None if counts is None else (counts[0] / (counts[0] + counts[1]), counts[0] + counts[1])
+        if not self._truly.any():
+            return None
+        n_pos, n_neg = count_bins(self._compared(p), self._y, bins)
+        return n_pos / (n_pos + n_neg), n_pos + n_neg
 
     def summary(self, refresh: Refresh) -> dict[str, float]:
         """Shares of confident and uncertain entries, weights, true precision of the labels, error of the estimated curve."""
         pseudo = refresh.pseudo
-        numbers = {
-            value: sum(int((pseudo.label[block] == value).sum()) for block in pieces(pseudo.label)) for value in (1, 0, -1)
-        }
         row = {
-            "share_pos": _share(numbers[1], pseudo.label.numel()),
-            "share_neg": _share(numbers[0], pseudo.label.numel()),
-            "share_uncertain": _share(numbers[-1], pseudo.label.numel()),
-            "n_crossed": 0 if refresh.crossed is None else int(refresh.crossed),
-            "n_guarded": 0 if refresh.guarded is None else int(refresh.guarded),
+            f"share_{name}": _share(int((pseudo.label == value).sum()), pseudo.label.numel())
+            for name, value in (("pos", 1), ("neg", 0), ("uncertain", -1))
         }
+        row["n_crossed"] = 0 if refresh.crossed is None else int(refresh.crossed)
+        row["n_guarded"] = 0 if refresh.guarded is None else int(refresh.guarded)
         row["weight_pos"], row["weight_pos_sd"] = _mean_and_deviation(pseudo, 1)
         row["weight_neg"], _ = _mean_and_deviation(pseudo, 0)
         if refresh.rates is not None:
-            estimated, counts = refresh.rates.cpu(), self._counted(pseudo.confidence, self._bins)
-            row["curve_error"] = row["log_loss"] = row["excess_log_loss"] = math.nan
-            if counts is not None:
-                row["curve_error"] = curve_error(estimated.r_pos, estimate_rates(*counts).r_pos, counts[0] + counts[1])
-                stated, best = self._log_losses(pseudo.confidence, estimated, estimate_rates(*counts, anchor="centre"))
-                row["log_loss"], row["excess_log_loss"] = stated, stated - best
+            row |= self._of_curve(pseudo.confidence, refresh.rates.cpu())
         if self._truly.any():
-            chosen, right = {1: 0, 0: 0}, {1: 0, 0: 0}
-            for label, y in self._compared(pseudo.label):
-                for value in chosen:
-                    chosen[value] += int(((label == value) & (y >= 0)).sum())
-                    right[value] += int(((label == value) & (y == value)).sum())
-            row["precision_pos"], row["precision_neg"] = (_share(right[value], chosen[value]) for value in (1, 0))
+            label, known = self._compared(pseudo.label), self._y >= 0
+            for name, value in (("precision_pos", 1), ("precision_neg", 0)):
+                chosen = (label == value) & known
+                row[name] = _share(int((chosen & (self._y == value)).sum()), int(chosen.sum()))
         return row
 
-    def _counted(self, p: Tensor, bins: int) -> tuple[Tensor, Tensor] | None:
-        """n_pos and n_neg of every bin by the hidden labels, see `count_bins`; None without such labels."""
-        counts = [count_bins(part, y, bins) for part, y in self._compared(p)]
-        if not counts:
-            return None
-        n_pos, n_neg = (torch.stack(parts).sum(0) for parts in zip(*counts, strict=True))
-        return n_pos, n_neg
-
-    def _log_losses(self, p: Tensor, *curves: Rates) -> list[float]:
-        """Mean log loss of each curve's rates on the hidden labels; NaN without known entries."""
-        totals, entries = [0.0] * len(curves), 0
-        for part, y in self._compared(p):
-            for i, curve in enumerate(curves):
-                totals[i] += float(log_losses(curve.at(part), y).sum())
-            entries += int((y >= 0).sum())
-        return [total / entries if entries else math.nan for total in totals]
-
-    def _compared(self, tensor: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Of a tensor (N_u, C), block by block on the host: the rows whose labels are compared, and these labels, (n, C) each."""
-        for block in pieces(tensor):
-            truly = self._truly[block]
-            if truly.any():
-                yield tensor[block].cpu()[truly], self._y[block][truly]
+    def _of_curve(self, p: Tensor, rates: Rates) -> dict[str, float]:
+        """How far the estimated rates are from those of the hidden labels; NaN without such labels."""
+        if not self._truly.any():
+            return dict.fromkeys(("curve_error", "log_loss", "excess_log_loss"), math.nan)
+        p, y = self._compared(p), self._y
+        n_pos, n_neg = count_bins(p, y, self._bins)
+        entries = int((y >= 0).sum()) or math.nan
+        best = estimate_rates(n_pos, n_neg, anchor="centre")
+        stated, least = (float(log_losses(curve.at(p), y).sum()) / entries for curve in (rates, best))
+        error = curve_error(rates.r_pos, estimate_rates(n_pos, n_neg).r_pos, n_pos + n_neg)
+        return {"curve_error": error, "log_loss": stated, "excess_log_loss": stated - least}
 
 
 def _mean_and_deviation(pseudo: PseudoLabels, label: int) -> tuple[float, float]:
     """Of the weights of the entries with a label, in double precision; NaN where there are none."""
-
-    def total(of: Callable[[Tensor], Tensor]) -> float:
-        blocks = pieces(pseudo.label)
-        return sum(float((of(pseudo.weight[block].double()) * (pseudo.label[block] == label)).sum()) for block in blocks)
-
-    entries = total(torch.ones_like)
+    chosen, weight = pseudo.label == label, pseudo.weight.double()
+    entries = float(chosen.sum())
     if not entries:
         return math.nan, math.nan
-    mean = total(lambda weight: weight) / entries
-    return mean, math.sqrt(total(lambda weight: (weight - mean).square()) / entries)
+    mean = float((weight * chosen).sum()) / entries
+    return mean, math.sqrt(float(((weight - mean).square() * chosen).sum()) / entries)
 
 
 def _share(part: int, of: int) -> float:

@@ -90,7 +90,7 @@ def carried_over(
 def at_equal_rank(x: NDArray, before: NDArray, after: NDArray) -> NDArray:
     """Scores (C,) or (n, C) among the scores `before` (m, C), at the score of equal rank in their class among `after` (m, C).
 
-    Between two ranks it is linear; beyond the outermost scores a score stays beyond: 0 stays 0, and 1 stays 1. Of x's type.
+    Between two ranks it is linear; beyond the outermost scores a score stays beyond: 0 stays 0, and 1 stays 1. Same type as x.
     """
     ends = np.array([0.0, 1.0])[:, None].repeat(x.shape[-1], 1)
     old, new = (np.sort(np.concatenate([part, ends]).astype(np.float64), axis=0) for part in (before, after))

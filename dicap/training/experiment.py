@@ -90,7 +90,9 @@ class Experiment:
             )
         role_of = read_roles(split, store.ids)
         if not np.array_equal(role_of == "test", store.is_test):
-            raise DataError(f"{split}: its test images are not those of {folder}; run `dvc repro` (or `dicap-stage split`)")
+            raise DataError(
+                f"{split}: its test images differ from the test images of {folder}; run `dvc repro` (or `dicap-stage split`)"
+            )
         rows = {role: np.flatnonzero(role_of == role) for role in ROLES}
         roles = Roles(**rows)
         counts = store.meta["counts"]  # of images without any labels `ratio` knows nothing, a step's composition must

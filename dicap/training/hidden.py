@@ -1,5 +1,5 @@
-"""Labels that training must not read, for diagnostics and scores. Each reader is opened by who may use it and passed to nobody,
-except the oracle of an option that is named after the leak (`dicap.methods.leaks`)."""
+"""Labels that training must not read, for diagnostics and scores. Each reader is opened where it may be used and never passed
+on, except the oracle of an option that is named after the leak (`dicap.methods.leaks`)."""
 
 from pathlib import Path
 

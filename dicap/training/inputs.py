@@ -22,7 +22,7 @@ SCORING_BATCH = 256  # images in a scoring step; changes no result beyond roundi
 
 @dataclass(frozen=True)
 class Images:
-    """Views drawn anew at each step."""
+    """Views that are drawn at each step."""
 
     store: Store
     seed: int

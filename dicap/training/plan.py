@@ -29,7 +29,7 @@ def chunks(order: np.ndarray, size: int) -> list[np.ndarray]:
 
 
 def cycled(n: int, start: int, count: int, *, seed: int, stage: str, stream: str) -> np.ndarray:
-    """Entries start .. start + count - 1 of an endless stream of passes over 0 .. n - 1, each pass shuffled anew."""
+    """Entries start .. start + count - 1 of an endless stream of passes over 0 .. n - 1, each pass with its own order."""
     places = np.arange(start, start + count)
     out = places % n
     for turn in np.unique(places // n):
@@ -78,7 +78,7 @@ def main_plan(
 def fixed_plan(labelled: np.ndarray, unlabelled: np.ndarray, batch_labelled: int, batch_unlabelled: int) -> list[Step]:
     """The published code's main epoch, the same each time: batches in the order of two lists (docs/methods.md 2.8).
 
-    The labelled batches, of which the last may be smaller, begin again where they end, and with every epoch.
+    The last labelled batch may be smaller. After it the first follows again, and every epoch starts with the first.
 
     Args:
         labelled, unlabelled: positions, (n_l,) and (n_u,), in the order in which labels were drawn.

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -36,18 +36,6 @@ CHECK_EVERY = 50  # steps between looks at the finite flag on a GPU, where each 
 SAVE_SECONDS = 300.0  # of steps at most so much is lost to a kill
 
 Log = Callable[[list[str]], object]  # takes lines worth knowing
-
-
-class Learner(Protocol):
-    """What changes the networks of a stage: an `Optimisation`, or the solution of a convex problem."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Plain containers of tensors."""
-        ...
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue where `state_dict` was taken."""
-        ...
 
 
 @dataclass
@@ -107,7 +95,7 @@ class Trainer:
         groups: Sequence[ParamGroup] = (),
         companions: nn.ModuleDict | None = None,
     ) -> None:
-        """A new optimiser, cycle and EMA for the network (docs/methods.md 2.6, 2.7), or those of the saved state to resume.
+        """A new optimiser, cycle and EMA for the network (docs/methods.md 2.6, 2.7), or the ones in the saved state to resume.
 
         Args:
             steps: of an epoch.
@@ -130,8 +118,11 @@ class Trainer:
         networks = {"raw": network, "ema": self.optimisation.ema}
         self.begin_with(self.optimisation, networks, phase, eval_every=eval_every)
 
-    def begin_with(self, learner: Learner, networks: dict[str, nn.Module], phase: Phase, *, eval_every: int) -> None:
-        """Begin a phase with what changes its networks, or resume it from the newest whole state, if there is one."""
+    def begin_with(self, learner: Any, networks: dict[str, nn.Module], phase: Phase, *, eval_every: int) -> None:
+        """Begin a phase with what changes its networks, or resume it from the newest whole state, if there is one.
+
+        `learner`: has `state_dict` and `load_state_dict`: an `Optimisation`, or the solution of a convex problem.
+        """
         self.learner, self.networks, self.phase, self._eval_every = learner, networks, phase, eval_every
         saved, lines = self.state.load()
         if saved is not None:
@@ -303,7 +294,7 @@ class Trainer:
     def _is_in_ledger(self) -> bool:
         """Whether the gradients of the epoch's first batch are measured, a backward pass a term.
 
-        In the main stage always. A warm-up may have epochs of ten steps, of which two passes are a tenth: where it is scored.
+        Always in the main stage. In the warm-up only in scored epochs: in an epoch of ten steps the two passes cost a tenth.
         """
         return self.stage == "train" or self.is_evaluated
 

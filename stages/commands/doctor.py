@@ -11,7 +11,7 @@ from stages.support.terminal import finish, say, spoken
 
 @click.command("doctor")
 @click.argument("folder", type=click.Path(path_type=Path), required=False)
-@click.option("--strict", is_flag=True, help="Exit 1 on warnings too.")
+@click.option("--strict", is_flag=True, help="Exit with 1 on warnings too.")
 @params_option
 def command(folder: Path | None, strict: bool, params: Path) -> None:
     """Check the files of FOLDER, and its test images for copies of training images.

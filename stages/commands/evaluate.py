@@ -15,9 +15,9 @@ from stages.support.terminal import finish, opening
 @click.option(
     "--model",
     type=click.Path(path_type=Path),
-    help="Another model than the pipeline's last; with it nothing is written unless --out is given.",
+    help="Another model than the pipeline's last. Its results are only shown, unless --out is given.",
 )
-@out_option(None, "Folder of its own for what the stage writes to artifacts/evaluate.", folder=True)
+@out_option(None, "Write to this folder instead of artifacts/evaluate.", folder=True)
 @gallery_option
 @machine_options
 def command(params: Path, model: Path | None, out: Path | None, gallery: Path | None, **runtime) -> None:

@@ -16,13 +16,13 @@ from stages.support.terminal import finish
 def command(params: Path, **runtime) -> None:
     """Write the pseudo-labels, weights and thresholds of the first main epoch, to inspect them before training.
 
-    With a solved head this is a no-op: the main stage takes seconds and writes them itself.
+    With a solved head or the recommended rule this is a no-op: the main stage takes seconds and writes them itself.
     """
-    settings, source, out = load(params), ARTIFACTS / "warmup", ARTIFACTS / "pseudo_label"
+    settings, out = load(params), ARTIFACTS / "pseudo_label"
     why_none = None
     if not settings.trains("train"):
         why_none = f"{METHODS[settings.method].title} trains on labelled images only."
-    elif settings.solves("train"):
+    elif settings.solves("train") or settings.recommends:
         why_none = f"The main stage solves for the head in seconds, and writes them to {ARTIFACTS / 'train' / 'pseudo_labels'}."
     if why_none is not None:
         with replacing_folder(out) as folder:
@@ -32,8 +32,8 @@ def command(params: Path, **runtime) -> None:
     from stages.support.training import open_experiment, start_from
 
     experiment = open_experiment(settings, runtime, "train")
-    network, first_refresh = start_from(experiment, source / "model.safetensors"), loop_of("pseudo_label", settings)
+    network, first_refresh = start_from(experiment, ARTIFACTS / "warmup" / "model.safetensors"), loop_of("pseudo_label", settings)
     with replacing_folder(out) as folder:
-        summary = first_refresh(experiment, network(), folder, source)
+        summary = first_refresh(experiment, network(), folder)
     shares = ", ".join(f"{summary[f'share_{name}']:.1%} {name}" for name in ("pos", "neg", "uncertain"))
     finish("pseudo-label", {"entries": shares, "folder": str(out)}, [f"dicap-stage histogram {out / 'pseudo_labels'}"])

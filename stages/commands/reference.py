@@ -30,11 +30,11 @@ def reference() -> str:
     parts = [
         "# Reference\n\nMade by `dicap-stage reference --write` from the settings and the commands; a test keeps it current.",
         "## Settings\n\nA key is looked up in `params.yaml`, then in `configs/<protocol>.yaml` and `configs/<dataset>.yaml`; "
-        "what none of them says has the value below. Without a mark it is stated in a publication or follows from one; * is our "
-        "reading where none states it, for which docs/methods.md gives the reason; ° is this program's own. "
+        "if no file has it, the value below counts. A value without a mark is stated in a publication or follows from one. "
+        "* marks our reading where no publication states the value (docs/methods.md gives the reason), ° a setting of our own. "
         "Change one for a run: `dvc exp run -S train.epochs=5`, or `-S +finetune.epochs=5` where params.yaml lacks it.",
         *_settings(),
-        "## Commands\n\nAll take `-h`. Before the command: `--quiet` says nothing but errors, `--json` prints one JSON object.",
+        "## Commands\n\nAll take `-h`. Before the command, `--quiet` prints errors only and `--json` one JSON object.",
         *_commands(),
     ]
     return "\n\n".join(parts) + "\n"

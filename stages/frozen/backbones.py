@@ -23,14 +23,14 @@ LINE = "{:<36} {:>4} {:<9} {:>8} {:>7}  {}"
 
 @click.command("backbones")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--time", "timed", is_flag=True, help="Measure the seconds a photograph takes here (half a minute for all).")
+@click.option("--time", "timed", is_flag=True, help="Measure the seconds per photograph on this machine (half a minute for all).")
 def command(names: tuple[str, ...], timed: bool) -> None:
     """List networks that are often frozen, or timm's networks of the NAMEs, as timm describes them.
 
-    `backbone` takes the name, `image_size` the size or another one, `network.normalize` what is listed, or auto for each
-    network's own. `backbone_weights` imagenet fetches the weights from timm's hub; else it takes the path of a .safetensors or
-    .pth file, or for tf_efficientnet_lite0 lite. The stage features needs the seconds of --time once for an image,
-    or 2 + features.views times where features.views is not 0 and features.viewed is all.
+    Set `backbone` to the name, `image_size` to the size or another one, and `network.normalize` to the listed word, or to auto.
+    `backbone_weights: imagenet` fetches the weights from timm's hub; `weights_file` names a .safetensors or .pth file instead.
+    The stage features takes the seconds of --time once for each image, or 2 + features.views times if features.views is not 0
+    and features.viewed is all.
     """
     say(LINE.format("backbone", "size", "normalize", "features", "params", "gives"))
     rows = []

@@ -38,15 +38,14 @@ def compute(settings: Settings, runtime: dict[str, Any], out: Path) -> None:
     known = known_results("features")
     computing, by = network, ["torch", torch.__version__]
     if chosen.amp is None:
-        options = store.image_size, chosen.device, known_results("backbones")
-        computing, by = accelerated(network, recipe.most_computed, *options)
+        computing, by = accelerated(network, recipe.most_computed, store.image_size, chosen.device)
     # Features of two packages or versions, or of a processor and a GPU, differ in their last bits: a bank is of one.
     by += [str(chosen.amp or torch.float32).removeprefix("torch."), chosen.device.type]
     made_by = {"engine": by, "code": code_of("features", settings)}
     with StopSignal() as stop, replacing_folder(out) as folder:
         begin = time.perf_counter()
         computed = fill(
-            folder, recipe, store, computing, known=known, made_by=made_by, device=chosen.device, workers=chosen.workers,
+            folder, recipe, store, computing, known, made_by=made_by, device=chosen.device, workers=chosen.workers,
             autocast=chosen.amp, stopping=lambda: bool(stop),
         )  # fmt: skip
         seconds = time.perf_counter() - begin

@@ -17,14 +17,14 @@ from stages.support.terminal import finish
 @click.command("figures")
 @click.argument("panel", type=click.Choice(("1a", "1b", "1c", "1d", "3")))
 @out_option("figures", "Folder.", folder=True)
-@click.option("--dataset", help="Data set of the runs; the one in the settings if not given.")
-@click.option("--seed", type=click.IntRange(0), help="Seed of the runs in 1a, 1b, 1c, 3; the one in the settings if not given.")
+@click.option("--dataset", help="Data set of the runs; default: the one in the settings.")
+@click.option("--seed", type=click.IntRange(0), help="Seed of the runs in 1a, 1b, 1c and 3; default: the one in the settings.")
 @click.option("--ratio", type=click.FloatRange(0, 1, min_open=True), help="Labelled ratio of the run in 1a, 1c and 3.")
 @click.option(
     "--run",
     "folder",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Draw 1a, 1c or 3 of this artifacts folder; DVC is not asked.",
+    help="Draw 1a, 1c or 3 from this artifacts folder instead of DVC's experiments.",
 )
 @click.option("--here/--everywhere", default=True, help="Experiments of the current commit (the default), or of all.")
 @params_option
@@ -38,7 +38,7 @@ def command(
     here: bool,
     params: Path,
 ) -> None:
-    """Draw a panel of the paper's figures from finished runs, under its number there, as SVG and PDF.
+    """Draw a panel of the paper's figures from finished runs, as SVG and PDF; its number is the paper's.
 
     \b
       1a  labelled against unlabelled images, after the warm-up: experiments/weighting.yaml

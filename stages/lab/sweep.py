@@ -32,8 +32,8 @@ CODE = ("configs", "dicap", "stages")  # what a result depends on where the proj
 
 @click.command("sweep")
 @click.argument("grid", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--dataset", help="The data set of every cell; default: that of params.yaml.")
-@changes_option("VALUE[,VALUE]", "Another value for every cell; for an axis of the grid (ratio, seed) its values.")
+@click.option("--dataset", help="The data set of every cell; default: the one in params.yaml.")
+@changes_option("VALUE[,VALUE]", "Another value for every cell; for an axis of the grid (ratio, seed), its values.")
 @click.option(
     "--on",
     "engine",
@@ -59,8 +59,8 @@ def command(
     """Run every cell of GRID (a file of experiments/) that has no result yet.
 
     Each cell is a DVC experiment of the current commit, run in a worktree of its own; images are converted and features computed
-    once for all cells that share them. A cell that fails is reported and does not stop the rest; ask again and only what is
-    missing runs, from where it stopped. `dicap-stage table` then shows the results.
+    once for all cells that share them. A cell that fails is reported and does not stop the rest; the same command
+    then runs the missing cells, from where they stopped. `dicap-stage table` then shows the results.
     """
     from stages.lab.sweeps.finished import current_commit, finished
 

@@ -22,7 +22,7 @@ GRIDS = Path("experiments")
     "--grid",
     multiple=True,
     type=click.Path(path_type=Path, dir_okay=False),
-    help="The grid whose cells are the rows; may be repeated. Default: those of experiments/ that name the table.",
+    help="The grid whose cells are the rows; may be repeated. Default: the grids in experiments/ that name the table.",
 )
 @out_option("tables", "Folder.", folder=True)
 @click.option("--here/--everywhere", default=True, help="Experiments of the current commit (the default), or of all.")
@@ -33,14 +33,14 @@ def command(
 ) -> None:
     """Set finished runs beside the published tables.
 
-    A row has the runs with the settings of a cell of the table's grids (`table: KIND` in a file of experiments/), at any ratio
-    and seed, whether a sweep or `dvc exp run` made them. `main` has a table for every data set and ratio, with the head and the
-    steps of each row; a row is compared with labelled-only training with its head and as many steps. `readings` sets each run
-    beside the first one.
+    A row is a cell of the table's grids (`table: KIND` in a file of experiments/). It collects the runs with the cell's settings
+    at any ratio and seed, whether a sweep or `dvc exp run` made them. `main` has a table for every data set and ratio, with the
+    head and the steps of each row; a row is compared with labelled-only training with the same head and steps. `readings` sets
+    each run beside the first one.
 
     Collects the experiments that DVC knows into Markdown (printed) and CSV: mean and deviation over seeds, the best in
-    bold, the paper's number where data set and ratio match. A run that was not committed or saved (dvc exp run,
-    dvc exp save) is not among them.
+    bold, the paper's number where data set and ratio match. Runs that were neither committed nor saved (dvc exp run,
+    dvc exp save) are missing.
     """
     from dicap.files.written import replacing_own
     from dicap.lab import tables

@@ -1,1 +1,1 @@
-"""Commands on photographs of one's own."""
+"""Commands on your own photographs."""

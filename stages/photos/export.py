@@ -14,7 +14,7 @@ from stages.support.terminal import finish
 def command(model: Path, out: Path) -> None:
     """Write MODEL as ONNX, checked against the original.
 
-    Preprocessing, classes, thresholds and correctness curve stand in the file's metadata and in <out>.json beside it.
+    The file's metadata and <out>.json beside it contain preprocessing, classes, thresholds and correctness curve.
     """
     from dicap.photos.export import export
     from dicap.photos.predict import open_model

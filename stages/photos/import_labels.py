@@ -1,4 +1,4 @@
-"""`dicap-stage import-labels`: new labels for one's own data set."""
+"""`dicap-stage import-labels`: new labels for your own data set."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SHOWN = 20  # changed images that are listed
 
 @click.command("import-labels")
 @click.argument("filled", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--new-classes", is_flag=True, help="Allow names that no image had so far.")
+@click.option("--new-classes", is_flag=True, help="Allow classes that no image had so far.")
 @click.option("--separator", help="What separates names in a cell, beside `;`. [own.separator]")
 @params_option
 def command(filled: Path, new_classes: bool, separator: str | None, params: Path) -> None:
@@ -36,8 +36,8 @@ def command(filled: Path, new_classes: bool, separator: str | None, params: Path
     Rows whose labels are empty are left out; `-` means none of the classes. An optional column `absent` names classes verified
     not to be there (`*`: all others); classes in neither column are then unknown. These images train from then on, whatever the
     ratio. A new class is unknown in the images that were labelled before. Changed labels are listed. If the data set's own
-    labels are corrected later, the correction counts. All labels given so far are kept in one file under labels/, named by its
-    content: commit it with params.yaml.
+    labels are corrected later, the correction counts. One file under labels/, named by its content, keeps all labels given so
+    far: commit it with params.yaml.
     """
     from dicap.data.format import read_index, read_meta
     from dicap.photos.readers.listing import check_names
@@ -47,12 +47,12 @@ def command(filled: Path, new_classes: bool, separator: str | None, params: Path
     take_turns(params)  # of two at once the second goes on from the labels of the first
     settings = load(params)
     if settings.dataset != "table":
-        raise SettingsError(f"{params}: dataset: found {settings.dataset!r}; only one's own data (table) takes new labels")
+        raise SettingsError(f"{params}: dataset: found {settings.dataset!r}; only your own data (table) takes new labels")
     folder = data_folder(settings)
-    known, converted = set(read_index(folder, ["id"])["id"].to_pylist()), read_meta(folder)["classes"]
+    ids, converted = set(read_index(folder, ["id"])["id"].to_pylist()), read_meta(folder)["classes"]
     before = added_before(settings.own.added)
     classes = sorted({*converted, *(name for labels in before.values() for name in labels.labels)})
-    given = read_added(filled, classes, known, separator or settings.own.separator)
+    given = read_added(filled, classes, ids, separator or settings.own.separator)
     if not given:
         raise DataError(f"{filled}: no row has labels; fill in the column labels (`-` for none of the classes)")
     names = sorted({name for labels in given.values() for name in (*labels.labels, *(labels.absent or ()))} - set(classes))
@@ -64,7 +64,7 @@ def command(filled: Path, new_classes: bool, separator: str | None, params: Path
     check_names(filled, names)
     if (words := [name for name in names if says_nothing(name, (*classes, *names))]) and settings.own.words != "class":
         raise DataError(
-            f"{filled}: {words[0]!r} says that there is none; write `-` for none of the classes, nothing where it is not known"
+            f"{filled}: {words[0]!r} is no name of a class; write `-` for none of the classes, nothing where it is not known"
         )
     given = {image: labels.whole({*classes, *names}) for image, labels in given.items()}
     labelled = current_labels(folder, converted)
@@ -85,8 +85,8 @@ def command(filled: Path, new_classes: bool, separator: str | None, params: Path
     if not given:
         raise DataError(f"{filled}: all its labels were given to other photographs of these names; label the ones that are here")
     fresh = {image: labels.after(before.get(image)) for image, labels in given.items()}
-    told = {image: labels.after(labelled.get(image)) for image, labels in given.items()}  # as `convert` will have it
-    changed, confirmed = compared(told, labelled, classes)
+    outcome = {image: labels.after(labelled.get(image)) for image, labels in given.items()}  # as `convert` will have it
+    changed, confirmed = compared(outcome, labelled, classes)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerows(table_of(before | fresh))
@@ -123,13 +123,13 @@ def marks_of(settings: Settings, images: Collection[str]) -> dict[str, dict[str,
     except DataError:  # the labels are not here, or not those of earlier
         return {}
     files = getattr(raw.images, "paths", ())
-    found = {}
+    marks = {}
     for item, file in zip(raw.items, files, strict=True):
         if item.id not in images:
             continue
-        said = given_of(item.labels, item.absent, raw.classes)
-        found[item.id] = {"was": "" if said is None else said.mark(), "photo": photo_mark(file)}
-    return found
+        labels = given_of(item.labels, item.absent, raw.classes)
+        marks[item.id] = {"was": "" if labels is None else labels.mark(), "photo": photo_mark(file)}
+    return marks
 
 
 def table_of(given: dict[str, Given]) -> list[list[str]]:
@@ -137,13 +137,13 @@ def table_of(given: dict[str, Given]) -> list[list[str]]:
 
     `was` and `photo` are marks of what the data set itself said of the image and of its file when the labels were imported.
     """
-    in_part = any(known.absent is not None for known in given.values())
-    marked = any(known.was is not None for known in given.values())
+    in_part = any(entry.absent is not None for entry in given.values())
+    marked = any(entry.was is not None for entry in given.values())
     rows = [["image", "labels", *["absent"] * in_part, *["was", "photo"] * marked]]
-    for image, known in sorted(given.items()):
-        labels = ";".join(known.labels) or ("-" if known.absent is None else "")
-        absent = "*" if known.absent is None else ";".join(known.absent) or "-"
-        marks = ["?" if known.was is None else known.was, known.photo or ""]
+    for image, entry in sorted(given.items()):
+        labels = ";".join(entry.labels) or ("-" if entry.absent is None else "")
+        absent = "*" if entry.absent is None else ";".join(entry.absent) or "-"
+        marks = ["?" if entry.was is None else entry.was, entry.photo or ""]
         rows.append([image, labels, *[absent] * in_part, *marks * marked])
     return rows
 
@@ -155,16 +155,16 @@ def current_labels(folder: Path, classes: list[str]) -> dict[str, Given]:
 
     columns = ["id", "labels", "absent"] if is_partial(read_meta(folder)) else ["id", "labels"]
     rows = read_index(folder, columns).to_pylist()
-    found = {row["id"]: given_of(row["labels"], row.get("absent"), classes) for row in rows}
-    return {image: known for image, known in found.items() if known is not None}
+    entries = {row["id"]: given_of(row["labels"], row.get("absent"), classes) for row in rows}
+    return {image: labels for image, labels in entries.items() if labels is not None}
 
 
 def compared(
-    fresh: dict[str, Given], known: dict[str, Given], classes: list[str]
+    fresh: dict[str, Given], earlier: dict[str, Given], classes: list[str]
 ) -> tuple[list[tuple[str, list[str], list[str]]], int]:
     """(image, names lost, names gained) of the images whose labels change, and how many keep theirs.
 
-    Of images that are labelled in part, before or after, the absent classes are compared too: `not cat`.
+    If an image is labelled in part, before or after, its absent classes are compared too: `not cat`.
     """
 
     def words(labels: Given, in_part: bool) -> set[str]:
@@ -173,9 +173,9 @@ def compared(
 
     changed = []
     for image, labels in sorted(fresh.items()):
-        if image in known:
-            in_part = labels.absent is not None or known[image].absent is not None
-            was, now = words(known[image], in_part), words(labels, in_part)
+        if image in earlier:
+            in_part = labels.absent is not None or earlier[image].absent is not None
+            was, now = words(earlier[image], in_part), words(labels, in_part)
             if was != now:
                 changed.append((image, sorted(was - now), sorted(now - was)))
-    return changed, sum(image in known for image in fresh) - len(changed)
+    return changed, sum(image in earlier for image in fresh) - len(changed)

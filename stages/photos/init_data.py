@@ -57,11 +57,11 @@ def reading_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--dry-run", is_flag=True, help="Look, and leave params.yaml as it is.")
 @params_option
 def command(folder: Path, unlabeled: Path | None, test_share: float | None, dry_run: bool, params: Path, **reading: Any) -> None:
-    """Look at FOLDER, say what was understood, and write the settings to run it.
+    """Look at FOLDER, show how its labels are understood, and write the settings to run it.
 
     FOLDER holds images and their labels as a table (CSV or Parquet), a COCO or Label Studio JSON, Pascal VOC or CVAT XML, or
-    one folder for each label; it may also be the file of labels itself. The options say how labels are read where that is not
-    plain: a question names the one that answers it. What was understood is written into params.yaml, and `convert` reads it so.
+    one folder for each label; it may also be the file of labels itself. Where the reading is not plain, the command stops with a
+    question and names the option that answers it. It writes its reading into params.yaml, and `convert` follows it.
     """
     from dicap.photos.survey import survey
 
@@ -75,11 +75,11 @@ def command(folder: Path, unlabeled: Path | None, test_share: float | None, dry_
         }
         | chosen
     )
-    found, options = survey(folder.resolve(), options)
-    ratio, why = found.ratio
+    overview, options = survey(folder.resolve(), options)
+    ratio, why = overview.ratio
     settings = {
         "dataset": "table",
-        "data_root": str(found.root),
+        "data_root": str(overview.root),
         "ratio": ratio,
         "protocol": "recommended",
         "own.test_share": options.test_share or None,
@@ -91,36 +91,36 @@ def command(folder: Path, unlabeled: Path | None, test_share: float | None, dry_
     if not dry_run:
         take_turns(params)
         change_settings(params, settings)
-    for what, how in [*found.understood, ("ratio", f"{ratio:g}: {why}")]:
+    for what, how in [*overview.understood, ("ratio", f"{ratio:g}: {why}")]:
         say(f"{what:<8}  {how}")
     say("")
-    train = max(1, found.counts["train"])
-    rows = [(name, str(seen), f"{seen / train:.1%}", str(test)) for name, seen, test in found.classes[:SHOWN]]
+    train = max(1, overview.counts["train"])
+    rows = [(name, str(seen), f"{seen / train:.1%}", str(test)) for name, seen, test in overview.classes[:SHOWN]]
     for line in columns([("class", "train", "share", "test"), *rows], right={1, 2, 3}):
         say(line)
-    if len(found.classes) > SHOWN:
-        say(f"... and {len(found.classes) - SHOWN} more classes")
+    if len(overview.classes) > SHOWN:
+        say(f"... and {len(overview.classes) - SHOWN} more classes")
     say("")
-    for line in columns([("image", "split", "labels"), *found.examples]):
+    for line in columns([("image", "split", "labels"), *overview.examples]):
         say(line)
     say("")
-    for line in [*forgotten, *found.notes]:
+    for line in [*forgotten, *overview.notes]:
         say(f"note: {line}")
-    for line in found.problems:
+    for line in overview.problems:
         say(f"problem: {line}")
     facts = {
-        "format": found.kind,
-        "images": ", ".join(f"{count} {split}" for split, count in found.counts.items() if count),
-        "classes": len(found.classes),
-        "labels an image": round(found.labels_per_image, 2),
+        "format": overview.kind,
+        "images": ", ".join(f"{count} {split}" for split, count in overview.counts.items() if count),
+        "classes": len(overview.classes),
+        "labels an image": round(overview.labels_per_image, 2),
         "ratio": ratio,
-        "unreadable": len(found.unreadable),
-        "missing": len(found.missing),
-        "problems": len(found.problems),
+        "unreadable": len(overview.unreadable),
+        "missing": len(overview.missing),
+        "problems": len(overview.problems),
         "settings": "not written" if dry_run else str(params),
     }
     place = [] if params.parent == Path() else [f"cd {shlex.quote(str(params.parent))}"]
-    finish("init-data", facts, [*place, *_next(found, dry_run, _allowed(params))])
+    finish("init-data", facts, [*place, *_next(overview, dry_run, _allowed(params))])
 
 
 def _listed(values: Iterable[str]) -> list[str]:
@@ -169,16 +169,16 @@ def _allowed(params: Path) -> float:
         return MAX_REJECTED
 
 
-def _next(found: "Survey", dry_run: bool, allowed: float) -> list[str]:
+def _next(overview: "Survey", dry_run: bool, allowed: float) -> list[str]:
     """What to type next: the run only where it can succeed."""
-    if found.rejected > max(allowed, LEFT_OUT):
+    if overview.rejected > max(allowed, LEFT_OUT):
         return ["see why the files that are named above cannot be read, then look again"]
-    if found.rejected > allowed:
-        share = min(1.0, math.ceil(found.rejected * 100 + 1) / 100)
+    if overview.rejected > allowed:
+        share = min(1.0, math.ceil(overview.rejected * 100 + 1) / 100)
         return [
             "repair or remove the files that are named above, then look again",
             f"or leave them out: set convert.max_rejected to {share:g} in params.yaml, then dvc repro",
         ]
-    if len(found.everywhere) == len(found.classes):
-        return [f"add photographs without {found.classes[0][0]}, labelled `-`, then look again"]
+    if len(overview.everywhere) == len(overview.classes):
+        return [f"add photographs without {overview.classes[0][0]}, labelled `-`, then look again"]
     return ["the same without --dry-run"] if dry_run else ["dvc repro", "git commit --all    # a sweep runs what is committed"]

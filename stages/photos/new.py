@@ -1,4 +1,4 @@
-"""`dicap-stage new`: a project of one's own, outside the repository of this program."""
+"""`dicap-stage new`: your own project, outside the repository of this program."""
 
 import shlex
 import shutil
@@ -38,8 +38,8 @@ AUTHOR = ("-c", "user.name=dicap", "-c", "user.email=dicap@localhost")  # of the
 def command(context: click.Context, project: Path, source: Path | None, options: tuple[str, ...]) -> None:
     """Make PROJECT: a folder with the pipeline and its settings, under Git and DVC.
 
-    Everything that runs in the repository of this program runs there too, with the installed program in place of its source.
-    OPTIONS are those of `init-data`, for --from.
+    Every command of this program's repository works there too, with the installed program in place of its source. With --from,
+    `init-data` sets PROJECT up for these photographs; OPTIONS are its options.
     """
     if options and source is None:
         raise click.UsageError(f"{options[0]}: what `init-data` takes needs --from FOLDER")

@@ -32,7 +32,7 @@ def unlabelled(settings: Settings, store: Store) -> np.ndarray:
 
 
 def originals(settings: Settings, store: Store, rows: Sequence[int]) -> Iterator[Image]:
-    """The photographs of some rows, in order; where one is not to be had any more, the converted set's small one."""
+    """The photographs of some rows, in order; if one is gone, the small image of the converted set."""
     from dicap.machine.progress import progress
 
     read, _ = reader(settings, store)

@@ -15,7 +15,7 @@ from stages.support.terminal import finish, opening
 @click.option(
     "--per-image", is_flag=True, help="A row for each image (labels; unsure; absent) instead of one for each image and class."
 )
-@click.option("--batch-size", type=click.IntRange(1), help="Images a step; chosen by itself if not given.")
+@click.option("--batch-size", type=click.IntRange(1), help="Images per step; default: chosen, and halved if memory is short.")
 @device_option
 @click.option("--workers", envvar="DICAP_WORKERS", type=click.IntRange(0), help="Threads that read images. [DICAP_WORKERS]")
 @gallery_option
@@ -29,7 +29,7 @@ def command(
     workers: int | None,
     gallery: Path | None,
 ) -> None:
-    """Predict IMAGES: files, and folders, which are searched to the bottom.
+    """Predict the classes of IMAGES: files, and folders with all folders in them.
 
     MODEL is a model.safetensors or the folder that holds one. For each image and class: the probability, the decision
     (yes, no, unsure) by the trained thresholds, and the measured chance that the decision is right, with its 95 % interval.

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 @device_option
 @params_option
 def command(count: int, again: bool, out: Path, device: str, params: Path) -> None:
-    """Show the labelled images whose labels are most surprising, so that wrong ones are found.
+    """Show the labelled images with the least likely labels, to find wrong ones.
 
     Writes index.html, a page to correct them on: open it in a browser, download the labels at the end, and type the
-    command that it then names. review.csv lists all labelled images, the most surprising first.
+    command that the page names. review.csv lists all labelled images, the least likely labels first.
     """
     import numpy as np
 

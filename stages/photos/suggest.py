@@ -20,7 +20,7 @@ LIST, PAGE = "labels.csv", "index.html"
 @click.argument("folder", required=False, type=click.Path(path_type=Path, file_okay=False))
 @click.option("--count", type=click.IntRange(1), default=50, show_default=True, help="Images to label.")
 @click.option("--by", type=click.Choice(BY), default=BY[0], show_default=True, help="How to choose.")
-@click.option("--classes", help="Names to begin with, for a FOLDER: 'dog;cat'.")
+@click.option("--classes", help="Classes to begin with, for FOLDER: 'dog;cat'.")
 @click.option("--model", type=click.Path(path_type=Path), help="Another model than the pipeline's last.")
 @out_option("suggest", "Folder.", folder=True)
 @device_option
@@ -28,12 +28,12 @@ LIST, PAGE = "labels.csv", "index.html"
 def command(
     folder: Path | None, count: int, by: str, classes: str | None, model: Path | None, out: Path, device: str, params: Path
 ) -> None:
-    """Choose the images to label next: those that cover the others and the labelled ones (spread), or a random draw (random),
-    which the intervals of `count` rest on.
+    """Choose the images to label next.
 
-    Of the project's unlabelled images, by its model; or of a FOLDER in which nothing is labelled yet, by a pretrained network.
-    Writes index.html, a page to label them on: open it in a browser, download the labels at the end. To fill in by hand:
-    labels.csv (names separated by `;`, or `-` for none of the classes).
+    spread chooses images that stand for many others, none of them labelled; random draws at random, as the intervals of `count`
+    need. The images are the unlabelled ones of the project, compared by its model, or those in FOLDER, where nothing is labelled
+    yet, compared by a pretrained network. Writes index.html, a page to label them on: open it in a browser and download the
+    labels at the end. To label by hand, fill in labels.csv (names separated by `;`, or `-` for none of the classes).
     """
     from dicap.files.written import check_own
 

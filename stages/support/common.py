@@ -109,7 +109,7 @@ def gallery_option(function: Callable) -> Callable:
             check_own_folder(gallery)  # not after hours of predicting
         return function(*args, gallery=gallery, out=out, **more)
 
-    text = "Also a page of thumbnails, in this folder of its own."
+    text = "Also write a page of thumbnails to this folder."
     return click.option("--gallery", type=click.Path(path_type=Path, file_okay=False), help=text)(begin)
 
 
@@ -134,8 +134,8 @@ def known_results(stage: str) -> Path:
 
 def known_features() -> Path | None:
     """`known_results` of the features, where one stands in a project that has some and may write to it."""
-    known = known_results("features")
-    return known if os.access(known, os.W_OK) else None
+    folder = known_results("features")
+    return folder if os.access(folder, os.W_OK) else None
 
 
 def changes_option(values: str, text: str) -> Callable:
@@ -152,12 +152,12 @@ def parse_changes(changes: tuple[str, ...]) -> dict[str, list]:
 
     A value is a number, true, false or null where YAML reads it as one, else the text as it stands, or what is in its quotes.
     """
-    known = list(known_keys())
+    keys = list(known_keys())
     values: dict[str, list] = {}
     for change in changes:
         key, _, text = change.partition("=")
-        if key not in known or not re.fullmatch(f"{_VALUE}(,{_VALUE})*", text):
-            hint = did_you_mean(key, known) if key not in known else ""
+        if key not in keys or not re.fullmatch(f"{_VALUE}(,{_VALUE})*", text):
+            hint = did_you_mean(key, keys) if key not in keys else ""
             raise SettingsError(f"-S {change}: expected SETTING=VALUE or SETTING=VALUE,VALUE with a setting of params.yaml{hint}")
         if key in values:
             raise SettingsError(f"-S {change}: {key} has values already; give all in one, as -S {key}=VALUE,VALUE")

@@ -1,6 +1,6 @@
 """A job that watches who started it: when that process dies, whatever the job started ends with it.
 
-An engine that loses a node's daemon, a worker or itself starts the job anew, elsewhere, while the old one would go on unseen.
+An engine that loses a node's daemon, a worker or itself starts the job again elsewhere; the old job would go on unseen.
 """
 
 import contextlib
@@ -26,8 +26,8 @@ def end_descendants(grace: float = _GRACE) -> None:
 
     children = psutil.Process().children(recursive=True)
     for process in children:
-        # Not SIGTERM: of that DVC dies at once, without waiting for its stage. Processes of other groups are told by those that
-        # started them; told twice, a training would not save.
+        # Not SIGTERM: of that DVC dies at once, without waiting for its stage. Processes of other groups get the signal from
+        # the process that started them; after a second signal a training would not save.
         with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
             if os.getpgid(process.pid) == os.getpgrp():
                 process.send_signal(signal.SIGINT)

@@ -24,7 +24,7 @@ def run_from(before: str, stage: str, params: Path, runtime: dict[str, Any]) -> 
 
 
 def publish_previous_model(stage: str, settings: Settings, source: Path, out: Path) -> None:
-    """Publish the models in `source` as those of `stage`, with an empty history and no costs. Raises DataError."""
+    """Publish the models in `source` as the models of `stage`, with an empty history and no costs. Raises DataError."""
     from dicap.files.artifacts import COST, HISTORY, cost_file, write_history
 
     model = source / "model.safetensors"

@@ -44,6 +44,7 @@ def name_of(page):
     return page.locator("#name").text_content()
 
 
+@pytest.mark.promise("Every download of a labelling page has its own name", section="Your files and labels")
 def test_every_batch_and_download_has_a_name_of_its_own(reader, tmp_path):
     names = []
     for folder, ids in (("one", FILES), ("two", FILES[::-1])):
@@ -75,6 +76,9 @@ def test_a_key_that_is_held_decides_one_photograph(reader, tmp_path):
     assert page.locator("#strip .done").count() == 1
 
 
+@pytest.mark.promise(
+    "Labels of a labelling page can still be downloaded after another batch replaced the page", section="Your files and labels"
+)
 def test_what_was_decided_on_a_page_that_another_replaced_is_downloaded(reader, tmp_path):
     path, questions = page_of(tmp_path / "page", review=True)
     page = reader.open(path)
@@ -94,6 +98,7 @@ def test_what_was_decided_on_a_page_that_another_replaced_is_downloaded(reader, 
     assert page.locator("#earlier").is_hidden()
 
 
+@pytest.mark.promise("A labelling page keeps your labels when it is reloaded", section="Your files and labels")
 @pytest.mark.parametrize(
     "locks",
     [

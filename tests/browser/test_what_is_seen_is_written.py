@@ -3,6 +3,7 @@
 import shutil
 
 import numpy as np
+import pytest
 import tiny
 from click.testing import CliRunner
 from ruamel.yaml import YAML
@@ -80,6 +81,10 @@ def added_labels(folder):
     return folder / YAML().load((folder / "params.yaml").read_text())["own"]["added"]
 
 
+@pytest.mark.promise(
+    "A labelling page writes the labels that it showed when you left a photograph; `import-labels` imports exactly these",
+    section="Your files and labels",
+)
 def test_what_is_seen_is_what_is_written_and_imported(reader, tmp_path, monkeypatch):
     monkeypatch.delenv("DVC_ROOT", raising=False)
     for seed in range(4):

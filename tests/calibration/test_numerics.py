@@ -26,6 +26,7 @@ def refresh(p, y, p_new, *, bins=K, anchor="left", empty_bin="interpolate", poli
     return label, correctness_weight(p_new, label, rates, policy=policy)
 
 
+@pytest.mark.promise("The order of images changes no weight, threshold or pseudo-label", section="Numbers")
 @given(matrices, st.data())
 def test_the_whole_refresh_does_not_depend_on_the_order_of_images(p, data):
     y = data.draw(arrays.arrays(np.uint8, p.shape, elements=st.integers(0, 1)))
@@ -35,6 +36,7 @@ def test_the_whole_refresh_does_not_depend_on_the_order_of_images(p, data):
     assert torch.equal(one[0][new_order], other[0]) and torch.equal(one[1][new_order], other[1])
 
 
+@pytest.mark.promise("Weights are probabilities, and w(p, 0) = 1 - w(p, 1)", section="Numbers")
 @given(matrices, st.data(), st.sampled_from(ANCHORS), st.sampled_from(["interpolate", "zero"]), st.integers(1, 30))
 def test_weights_are_probabilities_whatever_was_counted(p, data, anchor, empty_bin, bins):
     y = data.draw(arrays.arrays(np.uint8, p.shape, elements=st.integers(0, 1)))
@@ -49,6 +51,7 @@ def test_weights_are_probabilities_whatever_was_counted(p, data, anchor, empty_b
         assert len(both[0].unique()) == 1  # a single bin is a constant
 
 
+@pytest.mark.promise("Weights are monotone in the confidence if the rates are", section="Numbers")
 @given(arrays.arrays(np.float64, K, elements=st.floats(0, 1)), st.sampled_from(ANCHORS), matrices)
 def test_higher_confidence_never_weighs_less_where_rates_rise(rates, anchor, p):
     flat = torch.from_numpy(np.sort(p.ravel())).unsqueeze(1)
@@ -62,6 +65,7 @@ def test_what_is_no_confidence_is_not_counted(p):
         count_bins(torch.tensor([[0.5, p]]), torch.tensor([[1, 0]]), K)
 
 
+@pytest.mark.promise("Losses stay finite at logits of 80 in half precision", section="Numbers")
 @pytest.mark.parametrize("x", [80.0, -80.0])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_all_losses_are_finite_at_logits_of_80(x, dtype):

@@ -15,7 +15,7 @@ import tiny
 from PIL import Image
 
 from data.raw import photo, raw_set, save, small_set
-from dicap.data.convert import convert
+from dicap.data.convert import check_files, convert
 from dicap.data.sources.base import FileImages, Item, RawSet, read_rgb
 from dicap.data.store import Store
 from dicap.errors import DataError
@@ -109,6 +109,7 @@ def twelve_broken(root: Path) -> dict[str, str]:
     }  # fmt: skip
 
 
+@pytest.mark.promise("An image cut short is refused, never filled with grey", section="Numbers")
 def test_twelve_kinds_of_broken_files_and_a_missing_one_are_listed_with_reasons(tmp_path):
     reasons = twelve_broken(tmp_path)
     raw = listed(tmp_path, [*reasons, "whole.jpg", "whole.png"])
@@ -125,6 +126,9 @@ def test_twelve_kinds_of_broken_files_and_a_missing_one_are_listed_with_reasons(
     assert any("13 images were rejected" in note for note in meta["notes"])
 
 
+@pytest.mark.promise(
+    "A conversion that rejects too many images fails with one line and keeps the earlier set", section="Your files and labels"
+)
 def test_above_the_limit_it_fails_with_one_line_and_keeps_the_earlier_set(tmp_path):
     folder = small_set(tmp_path)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
@@ -160,7 +164,7 @@ import sys
 from pathlib import Path
 sys.path[:0] = {paths!r}
 from data.raw import raw_set
-from dicap.data.convert import convert
+from dicap.data.convert import check_files, convert
 from dicap.data.sources.base import FileImages
 import time
 class Slow(FileImages):
@@ -174,6 +178,7 @@ convert(type(raw)(raw.dataset, raw.classes, raw.items, slow), Path({folder!r}), 
 """
 
 
+@pytest.mark.promise("A conversion that is killed keeps the earlier set and leaves no processes", section="Your files and labels")
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_killed_conversion_leaves_the_earlier_set_and_no_processes(tmp_path, workers):
     folder = small_set(tmp_path)
@@ -225,3 +230,5 @@ def test_an_id_listed_twice_is_refused(tmp_path):
     raw = listed(tmp_path, ["good-test.png", "good-test.png"])
     with pytest.raises(DataError, match=r"image 'good-test.png' is listed 2 times"):
         convert(raw, tmp_path / "set", image_size=8, workers=0)
+    with pytest.raises(DataError, match=r"image 'good-test.png' is listed 2 times"):
+        check_files(raw, tmp_path / "set", 0.01)

@@ -17,6 +17,9 @@ def test_a_sound_set_has_its_counts(tmp_path):
     assert findings.counts == {"train": 30, "test": 4, "unlabeled": 4}
 
 
+@pytest.mark.promise(
+    "`dicap-stage doctor` names each file of a converted set that is missing or changed", section="Kills, full disks and damage"
+)
 @pytest.mark.parametrize(("name", "place"), [("images.npy", 200), ("images.npy", -1), ("index.parquet", 60)])
 def test_a_flipped_byte_and_a_missing_file_are_found(tmp_path, name, place):
     path = small_set(tmp_path) / name

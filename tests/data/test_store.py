@@ -55,6 +55,10 @@ def _edit_meta(folder, **changes):
     (folder / "meta.json").write_text(json.dumps(meta | changes))
 
 
+@pytest.mark.promise(
+    "A converted set that is damaged or of another schema is never used; one line names the file",
+    section="Kills, full disks and damage",
+)
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -78,6 +82,7 @@ def test_damage_is_one_line_that_names_the_file(tmp_path, damage, message):
     assert "\n" not in str(error.value) and "dicap-stage convert" in str(error.value)
 
 
+@pytest.mark.promise("Any flipped bit in a page of a converted set's index is noticed", section="Kills, full disks and damage")
 def test_no_flipped_bit_in_a_page_of_the_index_changes_what_is_read(tmp_path):
     path = small_set(tmp_path) / "index.parquet"
     content, before = bytearray(path.read_bytes()), files.read_index(path.parent)

@@ -28,6 +28,7 @@ def begun(clone: Clone, **options) -> tuple[subprocess.Popen, psutil.Process]:
     return process, psutil.Process(int(owner(clone)))
 
 
+@pytest.mark.promise("Ctrl-C, SIGTERM or SIGKILL to DVC loses nothing", section="Kills, full disks and damage")
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("way", ["Ctrl-C", "SIGTERM", "SIGKILL"])
 def test_a_signal_to_dvc_loses_nothing(clone, way):

@@ -21,6 +21,9 @@ FULL = {
 }
 
 
+@pytest.mark.promise(
+    "A full disk is one line and damages no existing checkpoint, Parquet file or array", section="Kills, full disks and damage"
+)
 @pytest.mark.parametrize("what", FULL)
 def test_a_full_disk_is_one_line_and_loses_nothing(place, what):
     stage, left, words = FULL[what]
@@ -36,6 +39,9 @@ def test_a_full_disk_is_one_line_and_loses_nothing(place, what):
     assert not [path for path in (place.folder / "artifacts").rglob(".*") if path.name != ".gitignore"]
 
 
+@pytest.mark.promise(
+    "Training that a full disk stopped continues from the last checkpoint", section="Kills, full disks and damage"
+)
 def test_a_full_disk_between_two_checkpoints_continues_from_the_first(place):
     before, left = place.out("train"), []
     save = RunState.save
@@ -58,6 +64,7 @@ def test_a_full_disk_between_two_checkpoints_continues_from_the_first(place):
 # -- damaged checkpoints ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("A damaged checkpoint loses one epoch, never the run", section="Kills, full disks and damage")
 @pytest.mark.parametrize("generations", [1, 2], ids=["the newest", "both"])
 def test_a_damaged_checkpoint_is_passed_over(undisturbed, place, generations):
     """tests/training/test_state.py has every kind of damage."""
@@ -77,6 +84,7 @@ def test_a_damaged_checkpoint_is_passed_over(undisturbed, place, generations):
 # -- clocks -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("A clock set back changes nothing", section="Kills, full disks and damage")
 def test_a_clock_set_back_changes_nothing(undisturbed, place, monkeypatch):
     with stop_after(4):
         assert place.run("train")[0] == 75
@@ -91,6 +99,7 @@ def test_a_clock_set_back_changes_nothing(undisturbed, place, monkeypatch):
 # -- workers and resume ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("Same seed, same machine, same bytes, for 0, 1 and 2 loader processes and any stop", section="Numbers")
 @pytest.mark.parametrize("workers", [1, 2])
 def test_workers_stop_and_resume_give_the_same_bytes(tiny_set, trained, tmp_path, workers):
     experiment, source = tiny.open_experiment(tiny_set, tmp_path / "split.parquet", workers=workers), None

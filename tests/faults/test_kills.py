@@ -56,6 +56,10 @@ def finished(raw_photos, tmp_path_factory):
     return finished
 
 
+@pytest.mark.promise(
+    "A stage that is killed at a random moment and run again ends in the same bytes, whatever it trains",
+    section="Kills, full disks and damage",
+)
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("head", "stage"), CASES)
 def test_killed_at_random_calls_it_ends_in_the_same_bytes(finished, tmp_path, head, stage):

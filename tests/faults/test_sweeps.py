@@ -133,6 +133,10 @@ class Training:
         return [path for path in self.clone.folder.glob(".dicap/state/train-*/state.pt") if path.exists()]
 
 
+@pytest.mark.promise(
+    "If the worker, node or driver of a sweep's cell is killed on Slurm, the cell ends in the same bytes and runs once",
+    section="Kills, full disks and damage",
+)
 def test_kills_of_worker_node_and_driver_lose_nothing(cluster, undisturbed, tmp_path):
     beginning, before = undisturbed
     clone = Clone(tmp_path / "clone")

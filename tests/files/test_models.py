@@ -67,11 +67,12 @@ def test_evidence_returns_with_its_bits(tiny_set, trained, tmp_path_factory, see
             assert found == value, name
 
 
-def rewritten(*, evidence=True, **changes):
-    """The model again with other weights and entries of its metadata changed."""
+def rewritten(*, evidence=3, **changes):
+    """The model again with other weights, evidence of so many classes, and entries of its metadata changed."""
 
     def rewrite(path):
-        kept = {key: value for key, value in load_file(path).items() if evidence and key.startswith("evidence.")}
+        kept = {key: value[..., :evidence].contiguous() for key, value in load_file(path).items() if key.startswith("evidence.")}
+        kept = kept if evidence else {}
         tensors = {"x": torch.zeros(2), **kept}
         metadata = {key: value for key, value in (read_metadata(path) | changes).items() if key != "checksum"}
         metadata["checksum"] = checksum(metadata, tensors)
@@ -92,10 +93,14 @@ FAULTS = {
     "of a newer schema": (rewritten(schema=SCHEMA + 1), "of a newer version"),
     "of other settings": (rewritten(settings={"ratio": 1}), "another version"),
     "of another network": (rewritten(), "do not fit"),
-    "without its evidence": (rewritten(evidence=False), "evidence is not readable"),
+    "without its evidence": (rewritten(evidence=0), "evidence is not readable"),
+    "with evidence of other classes": (rewritten(evidence=2), "evidence is not readable"),
 }
 
 
+@pytest.mark.promise(
+    "A model that is damaged or of another schema is never used; one line names the file", section="Kills, full disks and damage"
+)
 @pytest.mark.parametrize(("fault", "words"), FAULTS.values(), ids=FAULTS.keys())
 def test_a_file_that_is_no_whole_model_is_one_clear_line(model, fault, words):
     fault(model)
@@ -105,6 +110,7 @@ def test_a_file_that_is_no_whole_model_is_one_clear_line(model, fault, words):
     assert words in message and str(model) in message and "\n" not in message
 
 
+@pytest.mark.promise("Any flipped bit of a model is noticed", section="Kills, full disks and damage")
 @settings(max_examples=25, deadline=None)
 @given(place=st.integers(0, 10**9), bit=st.integers(0, 7))
 @pytest.mark.parametrize("part", ["header", "tensors"])
@@ -132,6 +138,10 @@ def test_a_stage_continues_only_from_its_own_problem(model, tiny_experiment):
             check_same_problem(model, tiny.settings({key: value}), CLASSES, split)
 
 
+@pytest.mark.promise(
+    "A stage that is run by hand refuses a model that may have learnt labels that are now held out",
+    section="Hidden and held-out labels",
+)
 @pytest.mark.parametrize("which", ["dicap published", "dicap recommended", "mld published", "cap published"])
 def test_a_stage_continues_from_another_split_only_where_no_label_that_is_held_out_was_learnt(tiny_set, tmp_path, which):
     """Roles exchanged by hand, two at a time."""

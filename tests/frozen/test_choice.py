@@ -27,6 +27,10 @@ def fitted(kind, seed, weight):
     return model, 100 * model.score(p.x_test, p.y_test)
 
 
+@pytest.mark.promise(
+    "Misleading unlabelled rows are not used: 19 of 20 such sets cost at most 0.3 mAP against the labelled rows alone",
+    section="Hidden and held-out labels",
+)
 def test_where_unlabelled_rows_mislead_they_are_not_used():
     """At most one draw in twenty ends more than 0.3 below: benchmarks/sets.py over two hundred of them, here a few."""
     below, harm = 0, []

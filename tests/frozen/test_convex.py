@@ -107,7 +107,7 @@ def test_the_estimator_finds_the_same_on_the_same_folds(frozen_experiment, solve
     place = run_all(experiment, tmp_path)
     problem, found = solved["problem"], read_json(place / "train" / "choice.json")
     rows, y = problem.order, np.pad(problem.y, ((0, len(problem.unlabelled)), (0, 0)), constant_values=-1)
-    monkeypatch.setattr(sklearn, "_folds", lambda *_: problem.fold)
+    monkeypatch.setattr(sklearn, "deal_folds", lambda *_: problem.fold)
     estimator = sklearn.DiCaPClassifier(C=0.05, features="root", pseudo_weight=weight, neighbours=3)
     model = estimator.fit(experiment.bank.mean(rows), y, views=experiment.bank.mean(rows, "strong_0"))
     heads = solved["heads"]
@@ -125,7 +125,7 @@ def test_a_soft_target_is_the_chance_of_presence():
     p, chance = torch.from_numpy(np.random.default_rng(0).random((2, 200, 3)))
     y = (chance < p).int()
     rates = estimate_rates(*count_bins(p, y, 20))
-    target, weight = entries(method.pseudo_labels(p, rates, method.thresholds(p, y)))
+    target, weight = entries(method.pseudo_labels(p, rates, method.thresholds(p, y)), 0)
     assert (weight == 1).all() and np.allclose(target, rates.at(p).numpy(), atol=1e-6)
 
 

@@ -31,6 +31,9 @@ def entries_without_label(y):
 # -- nothing leaks
 
 
+@pytest.mark.promise(
+    "No label of a fold changes the heads that score this fold: the student", section="Hidden and held-out labels"
+)
 @settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 1000), folds=st.integers(2, 4), neighbours=st.sampled_from([0, 3]))
 def test_no_label_of_a_fold_reaches_what_scores_it(seed, folds, neighbours):
@@ -57,6 +60,10 @@ def test_no_label_of_a_fold_reaches_what_scores_it(seed, folds, neighbours):
     assert np.allclose(seen[0], seen[folds + 1], atol=5e-3), "what the student of fold 0 learns from"
 
 
+@pytest.mark.promise(
+    "Labels of a fold reach the mixture that scores it through the share of the student alone",
+    section="Hidden and held-out labels",
+)
 @settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 1000), folds=st.integers(2, 4))
 def test_labels_of_a_fold_reach_a_mixture_through_its_share_alone(seed, folds):

@@ -63,6 +63,7 @@ def probabilities(x, y, x_test, **parameters):
 # -- the estimator ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("The order of rows changes no solved head", section="Numbers")
 @few
 @given(world=worlds(), seed=st.integers(0, 1000))
 def test_permuting_rows_changes_nothing(world, seed):
@@ -75,6 +76,7 @@ def test_permuting_rows_changes_nothing(world, seed):
     assert np.allclose(after.predict_proba(world.x_test), before.predict_proba(world.x_test), atol=5e-3)
 
 
+@pytest.mark.promise("The unit of a feature changes no solved head", section="Numbers")
 @few
 @given(world=worlds(), seed=st.integers(0, 1000))
 @pytest.mark.parametrize("kind", ["root", "standard", "plain"])
@@ -106,6 +108,7 @@ def test_permuting_classes_permutes_the_answer(world, seed):
     assert np.abs(moved).max() < 0.1 and np.abs(moved).mean() < 0.02
 
 
+@pytest.mark.promise("scikit-learn's scorers and our metrics agree on `DiCaPClassifier`, for one class too", section="Numbers")
 @pytest.mark.parametrize("c", [1, 2, 3])
 def test_scikit_learn_s_scorers_say_what_the_metrics_say(c):
     """By decision, by probability, by answer, of one class, two, and more."""
@@ -140,6 +143,7 @@ def test_a_unit_of_all_features_goes_into_the_penalty(world, loss_weight, unit):
     assert np.allclose(one.b, other.b, atol=2e-2)
 
 
+@pytest.mark.promise("The solver's starting point changes no solved head", section="Numbers")
 @many
 @given(world=worlds(), loss_weight=st.sampled_from([1e-3, 0.03, 1.0]), seed=st.integers(0, 1000))
 def test_where_the_solver_starts_changes_nothing(world, loss_weight, seed):

@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from dicap.frozen.recommended import FOLDS
+from dicap.frozen.folds import FOLDS
 from dicap.frozen.solver import solve
 from dicap.sklearn import DiCaPClassifier, LabelledKFold
 
@@ -155,13 +155,6 @@ def test_bad_arrays_are_refused(change, said):
     x, y, _, _ = world()
     with pytest.raises(ValueError, match=re.escape(said)):
         DiCaPClassifier(features="plain").fit(*change(x, y))
-
-
-def test_a_feature_that_counts_as_constant_though_it_varies_is_named():
-    x, y, _, _ = world()
-    x[:, 2:4] += [1e7, 1e4]
-    with pytest.warns(RuntimeWarning, match=re.escape("X: 1 feature(s), the first in column 2, vary by less")):
-        DiCaPClassifier(C=1).fit(x, y)
 
 
 # -- among scikit-learn's others -----------------------------------------------------------------------------------------

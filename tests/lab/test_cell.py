@@ -118,6 +118,7 @@ def disturb(process: subprocess.Popen, way: str) -> None:
     process.communicate(timeout=60)
 
 
+@pytest.mark.promise("A cell that has a result is not run again", section="Experiments and DVC")
 def test_its_result_is_an_experiment_of_the_project_and_asked_again_nothing_runs(project):
     code, output = ended(start(project, "two", 2))
     assert code == 0 and "begun 2" in output and output.startswith("== two: process "), output
@@ -131,6 +132,9 @@ def test_its_result_is_an_experiment_of_the_project_and_asked_again_nothing_runs
     assert code == 0 and "the project has its result" in output and "begun" not in output and not left(project)
 
 
+@pytest.mark.promise(
+    "If two sweeps run one cell, the second waits and uses the first one's result", section="Experiments and DVC"
+)
 def test_of_two_that_run_the_same_cell_the_second_waits_for_the_first(project):
     both = [start(project, "two", 2) for _ in range(2)]
     ends = [ended(process) for process in both]
@@ -177,6 +181,7 @@ def test_up_to_a_stage_no_experiment_is_kept_and_its_result_is_found_again(proje
     assert code == 0 and "begun" not in output and cell.exists(project, "again", rev(project)), output
 
 
+@pytest.mark.promise("If a sweep's cell ends, its training ends with it", section="Kills, full disks and damage")
 @pytest.mark.parametrize("way", ["its parent is killed", "SIGTERM"])
 def test_no_training_runs_on_without_its_cell(project, way):
     process = start(project, "long", 600, under=UNDER)
@@ -184,6 +189,7 @@ def test_no_training_runs_on_without_its_cell(project, way):
     disturb(process, way)
 
 
+@pytest.mark.promise("A sweep's cell whose worker is killed goes on to one result", section="Kills, full disks and damage")
 def test_kills_of_its_worker_and_a_signal_to_it_lose_nothing(project):
     """The short form of tests/faults/test_sweeps.py, where nodes and trainings are real: each time it goes on, to one result."""
     steps: list[int] = []
@@ -206,6 +212,9 @@ def test_kills_of_its_worker_and_a_signal_to_it_lose_nothing(project):
     assert steps == sorted(set(steps)) and last and last[0] > steps[-1] and last[-1] == 59, "no step is made twice"
 
 
+@pytest.mark.promise(
+    "Cells that store equal files in one cache at the same time do not damage each other's files", section="Experiments and DVC"
+)
 def test_what_another_cell_stored_is_neither_emptied_nor_removed(tmp_path, monkeypatch):
     stored, linked, same = (tmp_path / name for name in ("stored", "linked", "same"))
     monkeypatch.setattr(system, "reflink", cell._no_reflink)
@@ -223,6 +232,7 @@ def test_what_another_cell_stored_is_neither_emptied_nor_removed(tmp_path, monke
     assert [*seen, (stored.read_text(), linked.read_text())] == [("rows", "rows")] * 2
 
 
+@pytest.mark.promise("A cell of a sweep has exactly the values of its grid", section="Experiments and DVC")
 @given(VALUE)
 @settings(max_examples=40)
 def test_a_cell_has_the_values_of_its_job(value):

@@ -61,6 +61,10 @@ def test_of_two_grids_with_one_row_and_as_many_steps_the_latest_settings_count(d
     assert notes == ["digits 0.05 dicap ml_decoder 9: left out 1 run with other settings than the latest."]
 
 
+@pytest.mark.promise(
+    "A row of a table has one run per seed, all on the same images and labels; excluded runs are counted",
+    section="Experiments and DVC",
+)
 @given(st.data())
 @hypothesis_settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_of_a_data_set_the_latest_photographs_and_of_a_seed_the_latest_run_count(defaults, data):

@@ -107,6 +107,7 @@ def test_the_latest_is_told_whatever_the_time_zone(repository, monkeypatch):
     assert [item["settings"]["seed"] for item in finished(everywhere=True)[0]][-2:] == [20, 21]
 
 
+@pytest.mark.promise("Damaged scores do not count in a table", section="Experiments and DVC")
 def test_what_the_cache_does_not_hold_is_no_result(repository):
     outs = stages_of(Path("dvc.lock").read_text())["evaluate"].outs
     folder = Path(".dvc/cache/files/md5", outs[str(Path(METRICS).parent)][:2], outs[str(Path(METRICS).parent)][2:])
@@ -124,6 +125,7 @@ def test_what_the_cache_does_not_hold_is_no_result(repository):
         assert note.startswith("left out 1 run whose results DVC's cache does not hold, or not as written; `dvc fetch`")
 
 
+@pytest.mark.promise("A table shows the settings that were in force when a run was made", section="Experiments and DVC")
 def test_settings_are_those_of_the_run_whatever_the_files_say_later(repository):
     """params.yaml and configs/ edited and committed without a run."""
     before, _ = finished(everywhere=False)
@@ -136,6 +138,7 @@ def test_settings_are_those_of_the_run_whatever_the_files_say_later(repository):
     assert not notes
 
 
+@pytest.mark.promise("Scores older than the model do not count in a table", section="Experiments and DVC")
 def test_scores_of_an_earlier_run_than_the_model_are_left_out(repository):
     """As after `dvc repro train` or `dvc repro split` under other settings."""
     lock = Path("dvc.lock").read_text()

@@ -125,6 +125,7 @@ def test_the_ready_made_grids_are_valid_and_fill_their_table(path: Path):
         assert expected.keys() == set(spec_of("weighting")[0].rows)
 
 
+@pytest.mark.promise("A ready-made grid loses no cell in its table, on any set of the paper", section="Experiments and DVC")
 @pytest.mark.parametrize("dataset", ["voc2012", "coco2014", "nuswide", "awa2"])
 @pytest.mark.parametrize("name", ["paper", "cost", "ablation", "weighting", "main"])
 def test_on_every_set_of_the_paper_no_run_of_a_grid_is_left_out_of_its_table(name, dataset):

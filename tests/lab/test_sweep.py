@@ -107,6 +107,9 @@ def test_only_what_is_missing_is_submitted(project, monkeypatch):
     assert (told["cells"], told["to run"]) == (4, []) and not fake.asked
 
 
+@pytest.mark.promise(
+    "A cell counts as finished only with the current code, labels, photographs and weights", section="Experiments and DVC"
+)
 def test_a_run_of_other_labels_or_code_is_no_result(project, monkeypatch):
     """Their settings are those of the cells."""
     inputs = [str(project / "photos" / "labels.csv"), "dicap/losses.py"]

@@ -137,6 +137,10 @@ def test_the_stratified_split_keeps_rare_classes_on_both_sides():
     assert (own.stratified(labels, 0.2) == test).all()
 
 
+@pytest.mark.promise(
+    "Own data keeps its test split and D_est if the list is sorted otherwise; if k images are added, at most 2 k others move",
+    section="Your files and labels",
+)
 @given(seed=st.integers(0, 999), more=st.integers(0, 30))
 @settings(max_examples=25)
 def test_a_list_that_is_sorted_or_grows_keeps_its_splits(tmp_path_factory, seed, more):

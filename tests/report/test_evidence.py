@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dicap.calibration.rates import bin_index
 from dicap.files import artifacts as files
-from dicap.files.tables import read_parquet
+from dicap.files.tables import lists, read_parquet
 from dicap.report import evidence
 
 from . import synthetic
@@ -22,7 +22,8 @@ from . import synthetic
 def test_histograms_against_a_loop(entries):
     label, weight = (np.array([column]) for column in zip(*entries, strict=True))
     with tempfile.TemporaryDirectory() as folder:
-        files.write_pseudo_labels(np.array(["a"]), weight, label, weight, Path(folder), 0)
+        columns = {"id": ["a"], "confidence": lists(weight), "label": lists(label), "weight": lists(weight)}
+        files.write_epoch(columns, Path(folder), "pseudo_labels", 0)
         by_weight, numbers = evidence.histogram_of_record(files.epoch_file(Path(folder), "pseudo_labels", 0))
     for k in (1, 0, -1):
         assert numbers[k] == sum(1 for found, _ in entries if found == k)

@@ -99,10 +99,17 @@ def test_cited_files_are_in_the_repository():
     assert not {name: missing for name, missing in found.items() if missing}
 
 
+def anchors(text: str) -> set[str]:
+    """What a link can name in a document: its headings in lower case without punctuation, joined by hyphens."""
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in re.findall(r"(?m)^#+ (.+)$", text)}
+
+
 def test_links_between_documents_lead_somewhere():
     for name in (name for name in tracked() if name.endswith(".md")):
-        for target in re.findall(r"\]\(([^)#\s]+)\)", text_of(name)):
-            assert target.startswith("http") or (ROOT / name).parent.joinpath(target).exists(), f"{name}: {target}"
+        for target, anchor in re.findall(r"\]\((?!http)([^)#\s]*)#?([^)\s]*)\)", text_of(name)):
+            document = ROOT.joinpath(name).parent / target if target else ROOT / name
+            assert document.exists(), f"{name}: {target}"
+            assert not anchor or anchor in anchors(document.read_text(encoding="utf-8")), f"{name}: {target}#{anchor}"
 
 
 def test_the_specification_names_settings_that_exist():

@@ -104,6 +104,7 @@ def test_a_run_leaves_everything_the_contract_lists_and_nothing_unignored(finish
     assert not list((finished.folder / ".dicap" / "state").iterdir())
 
 
+@pytest.mark.promise("After a run `dvc status` lists nothing, until labels change", section="Experiments and DVC")
 def test_after_a_run_nothing_has_changed_until_labels_do(clone):
     raw = Path(clone.params()["data_root"])
     table, times = raw / "labels.csv", (raw / "labels.csv").stat()
@@ -129,6 +130,7 @@ def test_metrics_and_plots_are_shown(clone):
     assert ".svg" in text
 
 
+@pytest.mark.promise("An experiment can be applied and made a branch", section="Experiments and DVC")
 def test_an_experiment_runs_from_the_split_on_with_its_numbers_as_numbers(clone):
     before = clone.model()
     output = clone.run("dvc", "exp", "run", "-n", "other", "-S", "ratio=0.4", "-S", "++optimiser.lr=0.00003")
@@ -166,6 +168,7 @@ def test_an_experiment_runs_from_the_split_on_with_its_numbers_as_numbers(clone)
     assert "ratio: 0.4" in clone.run("git", "show", "kept:params.yaml")
 
 
+@pytest.mark.promise("What one clone pushes, another clone pulls and finds up to date", section="Experiments and DVC")
 def test_what_one_clone_pushes_another_pulls(clone, tmp_path):
     clone.run("dvc", "remote", "add", "--default", "there", str(tmp_path / "remote"))
     clone.run("git", "commit", "-q", "-a", "-m", "a remote")
@@ -178,6 +181,7 @@ def test_what_one_clone_pushes_another_pulls(clone, tmp_path):
     assert other.ran(other.run("dvc", "repro")) == []
 
 
+@pytest.mark.promise("Photographs that `dvc add` tracks and links are read like any other", section="Experiments and DVC")
 @pytest.mark.slow
 def test_photographs_that_dvc_tracks_and_links_are_photographs(clone):
     """Of the same photographs at another place nothing is computed again, and a run in a folder of its own finds them."""
@@ -240,6 +244,9 @@ def interrupted(clone, signal_number, seed):
     return output
 
 
+@pytest.mark.promise(
+    "A trainer that is stopped or killed under DVC ends in the same bytes", section="Kills, full disks and damage"
+)
 def test_a_stopped_and_a_killed_trainer_end_in_the_same_bytes(clone):
     train, final = clone.model("train"), clone.model()
     output = interrupted(clone, signal.SIGTERM, 1)
@@ -255,6 +262,9 @@ def test_a_stopped_and_a_killed_trainer_end_in_the_same_bytes(clone):
     assert not list((clone.folder / ".dicap" / "state").iterdir())
 
 
+@pytest.mark.promise(
+    "Wrong settings and a missing folder of photographs are refused before DVC removes a result", section="Your files and labels"
+)
 def test_a_wrong_setting_fails_before_anything_runs_and_loses_nothing(clone):
     before = clone.model()
     process = clone.start("dvc", "exp", "run", "-S", "ratio=1.5")

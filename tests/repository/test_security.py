@@ -21,6 +21,7 @@ def picture(path, colour=(200, 10, 10)):
     return path
 
 
+@pytest.mark.promise("No path leads out of the data set's folder", section="Bad input and harm")
 @pytest.mark.parametrize("way", ["../secret.png", "inner/../../secret.png", "absolute", "link", "link to a folder"])
 def test_no_source_reads_outside_its_folder(tmp_path, way):
     """Every source of files hands its paths to FileImages, which looks where they lead."""
@@ -48,6 +49,7 @@ def test_a_root_that_is_itself_a_link_and_links_within_it_are_fine(tmp_path):
     assert images.read(0).size == images.read(1).size == (8, 8)
 
 
+@pytest.mark.promise("No name in a data set becomes the name of an output file", section="Bad input and harm")
 def test_names_from_a_data_set_become_no_file_names(tmp_path):
     raw = tiny.photographs(tmp_path / "raw")
     (raw / "a..b").mkdir()
@@ -78,6 +80,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, "KiB")
 """
 
 
+@pytest.mark.promise("Decompression bombs are rejected before decoding", section="Bad input and harm")
 def test_bombs_take_no_memory(tmp_path):
     paths = []
     for name, options in (("flat.png", {}), ("flat.gif", {}), ("flat.tif", {"compression": "tiff_lzw"})):
@@ -95,6 +98,9 @@ def test_bombs_take_no_memory(tmp_path):
     assert int(memory.split()[0]) < 100_000, memory  # decoded, each image alone would take 600,000 KiB
 
 
+@pytest.mark.promise(
+    "No shell is started, and no program except DVC, Git, Slurm's commands and this program", section="Bad input and harm"
+)
 def test_no_program_is_started_but_dvc_git_and_ourselves_with_a_list_of_arguments():
     """No shell: `make lint` (S602, S605). Engines start Slurm's commands, and jobs, which are cells of a sweep."""
     known = ("'-m', 'dvc'", "'-m', 'stages.", "['git', '-c', 'log.showSignature=false', *", "[*command]", "[*job.command]")
@@ -104,6 +110,7 @@ def test_no_program_is_started_but_dvc_git_and_ourselves_with_a_list_of_argument
                 assert isinstance(call.args[0], ast.List) and any(words in ast.unparse(call.args[0]) for words in known), path
 
 
+@pytest.mark.promise("No pickle is loaded and no archive is unpacked", section="Bad input and harm")
 def test_nothing_unsafe_is_loaded_or_unpacked():
     for path in SOURCES:
         text = path.read_text(encoding="utf-8")

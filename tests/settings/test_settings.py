@@ -67,6 +67,7 @@ def test_a_protocol_stands_before_the_data_set_and_the_published_values(write):
     assert changed.items() <= dict(flatten(photographs)).items(), "it is for them"
 
 
+@pytest.mark.promise("A protocol's head does not change the method, and the remedy in a message works", section="Numbers")
 @pytest.mark.parametrize("method", METHODS)
 def test_a_protocol_s_head_makes_no_other_method_of_one_and_remedies_work(write, method):
     """What a message asks for is set until there is none left: in a few turns a method runs under the protocol."""

@@ -1,4 +1,4 @@
-"""Every bad input is one clear line and an exit code, and changes nothing; docs/errors.md lists what is said."""
+"""Every bad input ends in one clear line and an exit code, and changes nothing; docs/errors.md lists what is said."""
 
 import os
 import re
@@ -57,6 +57,8 @@ def files():
     }
 
 
+@pytest.mark.promise("No image is in both train and test under two spellings of its name", section="Hidden and held-out labels")
+@pytest.mark.promise("Every bad input ends in one clear line and an exit code ([list](errors.md))", section="Bad input and harm")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.what)
 def test_a_bad_input_is_one_clear_line_and_loses_nothing(project, raw_photos, told, case):
     shutil.copytree(raw_photos, "photos")

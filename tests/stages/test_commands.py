@@ -156,7 +156,7 @@ def test_a_step_that_does_not_fit_is_one_line(project, monkeypatch):
 
     monkeypatch.setattr("stages.support.training.run_stage", full)
     code, line = project.refused("warmup")
-    assert code == 1 and line.endswith(" bytes; lower train.batch_size, or --workers; docs/gpu.md has more"), line
+    assert code == 1 and line.endswith(" bytes; lower train.batch_size, or --workers; docs/costs.md has more"), line
 
 
 # -- processes ----------------------------------------------------------------------------------------------------------
@@ -166,6 +166,7 @@ def wait_for_a_state(project, process):
     tiny.wait_until(lambda: [*project.folder.glob(".dicap/state/warmup-*/state.pt")], process)
 
 
+@pytest.mark.promise("SIGINT and SIGTERM stop a stage with one line and exit code 75", section="Kills, full disks and damage")
 def test_of_a_running_stage_a_second_waits_and_one_that_is_stopped_is_continued(project):
     project.set({"warmup.epochs": 400, "warmup.eval_every": 400})
     first = tiny.stage(project.folder, "warmup")

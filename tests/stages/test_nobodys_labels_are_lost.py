@@ -80,6 +80,10 @@ def converted(folder):
     return found
 
 
+@pytest.mark.promise(
+    "Labels from `import-labels` survive a second `init-data`, further imports, and photographs that are added or removed",
+    section="Your files and labels",
+)
 @pytest.mark.parametrize("seed", range(3))
 def test_what_was_said_of_a_photograph_stays_said(bare_project, tmp_path, seed):
     rng = np.random.default_rng(seed)
@@ -131,6 +135,9 @@ def test_two_who_import_at_once_both_do(bare_project, tmp_path):
     assert {*unlabelled[:4]} <= converted(project.folder / "data/converted").keys()
 
 
+@pytest.mark.promise(
+    "A photograph never gets the labels of another photograph with the same name", section="Your files and labels"
+)
 def test_a_camera_that_counts_anew_gives_no_photograph_the_labels_of_another(bare_project, tmp_path):
     """IMG_1.png lies in the data set's folder, in one of it, and in two folders of unlabelled photographs, each another one."""
     mine, project = Photographs(tmp_path / "mine", np.random.default_rng(0)), bare_project

@@ -98,6 +98,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.promise("`dvc status` and `dvc repro` notice changes of settings and code", section="Experiments and DVC")
 def test_what_is_changed_in_the_project_is_noticed(project):
     assert noticed() == set()
     found = {}
@@ -123,6 +124,10 @@ BESIDE = {
 }
 
 
+@pytest.mark.promise(
+    "`dvc status` and `dvc repro` notice changes of labels, photographs, published lists and a backbone's file of weights",
+    section="Experiments and DVC",
+)
 @pytest.mark.parametrize("change", BESIDE)
 def test_what_is_changed_beside_the_project_is_noticed(finished, change, monkeypatch):
     act, expected = BESIDE[change]

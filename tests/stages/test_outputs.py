@@ -88,6 +88,10 @@ def present(place, files):
     return {name: (place / name).read_bytes() if (place / name).is_file() else None for name in files}
 
 
+@pytest.mark.promise(
+    "No command removes or replaces a file that it did not write, or that was changed since; it refuses before the work is done",
+    section="Your files and labels",
+)
 @pytest.mark.parametrize("option", TYPED, ids="-".join)
 def test_a_command_replaces_only_what_it_wrote(project, typed, option):
     place = project.folder / "place"
@@ -143,6 +147,7 @@ def test_of_two_that_write_to_one_place_one_is_refused(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == [".dicap-written.json", "g", "p.csv"]
 
 
+@pytest.mark.promise("A command whose output is the current folder removes nothing there", section="Your files and labels")
 @pytest.mark.parametrize("option", [option for option, text in TYPED.items() if text.endswith("{}")], ids="-".join)
 def test_the_folder_one_works_in_loses_nothing(project, typed, option):
     before = tiny.content(project.folder)

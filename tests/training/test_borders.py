@@ -38,6 +38,7 @@ BORDERS = {
 }
 
 
+@pytest.mark.promise("Borderline data sets train: one class, one image in D_est, classes never seen", section="Numbers")
 @pytest.mark.parametrize("name", BORDERS)
 def test_a_borderline_data_set_trains_through(tiny_set, tmp_path, name):
     relabel, changes = BORDERS[name]

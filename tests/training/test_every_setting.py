@@ -117,6 +117,9 @@ OFTEN = [name for name in LOOPS if not name.endswith(", whole") or name.startswi
 SLOWLY = [pytest.param(name, marks=pytest.mark.slow) for name in LOOPS if name not in OFTEN]
 
 
+@pytest.mark.promise(
+    "A message names each setting that you typed and nothing reads; its value changes nothing", section="Numbers"
+)
 @pytest.mark.parametrize("name", [*OFTEN, *SLOWLY])
 def test_what_is_told_to_be_unread_changes_nothing(tiny_set, bank, tmp_path, looked_at, name):
     """All other values of all the keys that are doubted, a few runs: the n-th other value of every key at once."""

@@ -62,6 +62,7 @@ def test_an_option_that_may_look_does(tiny_experiment, own_set, tmp_path, change
     assert models(after / "train") != models(before / "train")
 
 
+@pytest.mark.promise("Before fine-tuning, the labels of D_est are read only to count bins", section="Hidden and held-out labels")
 @pytest.mark.parametrize("head", ["by steps", "solved"])
 @pytest.mark.parametrize(("policy", "same"), [("uniform", True), ("estimated", False)])
 def test_labels_of_d_est_reach_training_through_the_weights_alone(
@@ -79,6 +80,7 @@ def test_labels_of_d_est_reach_training_through_the_weights_alone(
     assert tensors(after / "finetune") != tensors(before / "finetune")  # which is where they are read
 
 
+@pytest.mark.promise("Training holds only the labels of D_l", section="Hidden and held-out labels")
 def test_training_holds_no_labels_but_those_of_d_l(tiny_experiment):
     experiment = tiny_experiment()
     assert len(experiment.labels.of(experiment.roles.labelled)) == 14

@@ -49,6 +49,9 @@ def stop_after(looks):
         yield
 
 
+@pytest.mark.promise(
+    "Training that is killed within a step, again and again, ends in the same bytes", section="Kills, full disks and damage"
+)
 @pytest.mark.parametrize("save_seconds", [0.0, 300.0], ids=["saved after every step", "saved between epochs alone"])
 @pytest.mark.parametrize("stage", SOURCES)
 def test_killed_at_random_steps(tiny_experiment, trained, monkeypatch, tmp_path, stage, save_seconds):
@@ -87,6 +90,7 @@ def test_a_signal_while_publishing_waits_until_it_is_done(tiny_experiment, train
     assert not list((tmp_path / ".dicap" / "state").iterdir())
 
 
+@pytest.mark.promise("A changed setting never picks up old epochs", section="Kills, full disks and damage")
 def test_another_setting_never_picks_up_old_epochs(tiny_experiment, tmp_path):
     with stop_after(3), pytest.raises(Stopped):
         tiny.run_stage(tiny_experiment(), "warmup", None, tmp_path)
@@ -111,6 +115,7 @@ def bad_at(experiment, monkeypatch, call, spoil):
     monkeypatch.setattr(method, "warmup_losses", warmup_losses)
 
 
+@pytest.mark.promise("A loss that is not finite stops before any weight is updated with it", section="Numbers")
 def test_a_loss_that_is_not_finite_stops_with_its_ids_and_leaves_the_state_before(
     tiny_experiment, trained, monkeypatch, tmp_path
 ):

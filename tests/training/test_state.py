@@ -43,6 +43,10 @@ DAMAGE = {
 }
 
 
+@pytest.mark.promise(
+    "Where the newest checkpoint is damaged or of another schema, one line says so and the one before it is used",
+    section="Kills, full disks and damage",
+)
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
 def test_a_damaged_generation_is_passed_over_with_a_line(state, damage):
     state.save({"epoch": 1})
@@ -69,6 +73,7 @@ def test_a_damaged_generation_never_becomes_the_one_to_fall_back_on(state):
     assert state.load()[0]["epoch"] == 1
 
 
+@pytest.mark.promise("Any flipped bit of a checkpoint is noticed", section="Kills, full disks and damage")
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(place=st.integers(0, 10**6), bit=st.integers(0, 7))
 def test_any_flipped_bit_is_noticed(state, place, bit):
@@ -131,6 +136,10 @@ def test_a_folder_that_is_removed_while_its_lock_is_awaited_is_made_again(tmp_pa
     assert len(calls) == 2 and (state.folder / "state.pt").exists()
 
 
+@pytest.mark.promise(
+    "A second run of a stage waits for the first run, then takes its result or continues from its state",
+    section="Kills, full disks and damage",
+)
 @pytest.mark.parametrize("ends", ["finished", "stopped"])
 def test_a_second_run_waits_and_has_the_products_of_the_first_or_goes_on_from_its_state(tmp_path, ends):
     said, taken = [], []
@@ -165,6 +174,7 @@ def test_products_that_nobody_waited_for_are_not_used(tmp_path):
         assert not state.is_done() and not state.products.exists()
 
 
+@pytest.mark.promise("An interrupted stage never goes on under changed code or inputs", section="Kills, full disks and damage")
 def test_the_fingerprint_knows_the_inputs_the_code_and_the_schema(tiny_experiment, tmp_path, monkeypatch):
     model = tmp_path / "model"
     model.write_bytes(b"one")

@@ -9,7 +9,7 @@ from dicap.plugins import plugged
 from dicap.settings import Own
 from dicap.settings.catalogue import BUNDLED, NONE, OWN
 
-# Read lazily: digits and pictograms need scikit-learn, nuswide NumPy files, and nobody needs all of them.
+# Read lazily: digits and pictograms need scikit-learn, nuswide NumPy files, and no run needs all of them.
 MODULES = {
     "digits": "dicap.data.sources.benchmarks.digits",
     "pictograms": "dicap.data.sources.benchmarks.pictograms",
@@ -30,7 +30,7 @@ def read_raw(dataset: str, root: Path, own: Own | None = None, lists: Path | Non
     Args:
         dataset: a name of `dicap.settings.catalogue.DATASETS`.
         root: `data_root`, absolute; the bundled sets read nothing there.
-        own: options of `table`, anybody's own images; None: those of a set that names none.
+        own: options of `table`, your own images; None: the defaults.
         lists: the folder of published lists to take in place of the set's own.
 
     Raises:
@@ -42,7 +42,7 @@ def read_raw(dataset: str, root: Path, own: Own | None = None, lists: Path | Non
     if lists is not None:
         if dataset in (*BUNDLED, OWN):
             raise SettingsError(
-                f"params.yaml: convert.lists: found {str(lists)!r}, but there are none for {dataset}; set it to {NONE}"
+                f"params.yaml: convert.lists: found {str(lists)!r}, but {dataset} has no published lists; set it to {NONE}"
             )
         return importlib.import_module(LISTS).read_formatted(dataset, lists, root)
     if dataset == OWN:

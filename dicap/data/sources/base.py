@@ -89,7 +89,7 @@ def set_of_files(dataset: str, root: Path, classes: Sequence[str], items: Sequen
 
 
 def unknown_entries(classes: int, items: Iterable[Item]) -> int:
-    """Entries (image, class) of labelled images of which nothing is known."""
+    """Number of unknown entries (image, class) of labelled images."""
     return sum(classes - len(item.labels or ()) - len(item.absent) for item in items if item.absent is not None)
 
 
@@ -162,7 +162,7 @@ def read_rgb(path: Path, *, upright: bool = False) -> Image.Image:
     if info.st_size == 0:
         raise Rejected("empty (0 bytes)")
     _know_heic()
-    PngImagePlugin.MAX_TEXT_CHUNK = PngImagePlugin.MAX_TEXT_MEMORY  # nobody looks at a text: a megabyte of it is no harm
+    PngImagePlugin.MAX_TEXT_CHUNK = PngImagePlugin.MAX_TEXT_MEMORY  # texts are never read: a megabyte does no harm
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of unusual metadata; what cannot be decoded raises
@@ -209,7 +209,7 @@ def to_rgb(image: Image.Image, *, upright: bool = False) -> Image.Image:
     """An open image as RGB, as a person sees it: grey of 16 bits as 8 bits, what is transparent on white, perhaps upright.
 
     Raises:
-        Rejected: grey values of 32 bits or floats, of which nobody knows what is black and what is white.
+        Rejected: grey values of 32 bits or floats, for which black and white are not defined.
     """
     image.load()  # before the orientation is looked at: a TIFF is turned by loading it
     if image.mode == "I" and image.format == "TIFF":

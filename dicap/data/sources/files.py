@@ -64,8 +64,8 @@ def _files_below(folder: Path, again: bool, projects: bool = True) -> list[str]:
     for place, folders, names in os.walk(folder, followlinks=True):
         real = os.path.realpath(place)
         above = Path(place).parents
-        known = real in (map(os.path.realpath, above[: len(above) - len(folder.parents)]) if again else seen)
-        if known or (not projects and Path(place) != folder and {"dvc.yaml", "params.yaml"} <= {*names}):
+        visited = real in (map(os.path.realpath, above[: len(above) - len(folder.parents)]) if again else seen)
+        if visited or (not projects and Path(place) != folder and {"dvc.yaml", "params.yaml"} <= {*names}):
             folders.clear()
             continue
         seen.add(real)

@@ -5,7 +5,6 @@ network works with it. Before it is used, its features of a probe batch are comp
 """
 
 import copy
-import hashlib
 import importlib.util
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -16,11 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dicap.files.atomic import alone, replacing
-from dicap.files.checksum import is_whole, write_after_checksum
 from dicap.frozen.onnx_file import PACKAGES, probe, write_onnx
 from dicap.network import Network
-from dicap.network.backbone import feature_map, weights_checksum
+from dicap.network.backbone import feature_map
 
 PAYS_FROM = 2**25  # pixels in all, 2,048 images at 128 px: with fewer, exporting the backbone takes longer than it saves
 # Difference from torch on the probe batch: root mean square over that of the features. Measured: 1e-6 to 1e-5.
@@ -29,9 +26,7 @@ PROBE = 4  # images of the probe batch
 GROUP = 4  # images at a time of a thread, however many threads there are, for their last bits: more are hardly faster
 
 
-def accelerated(
-    network: Network, images: int, image_size: int, device: torch.device, cache: Path | None = None
-) -> tuple[Network, list[str]]:
+def accelerated(network: Network, images: int, image_size: int, device: torch.device) -> tuple[Network, list[str]]:
     """A network with the same feature maps and scores, and what computes its backbone: a package and its version.
 
     torch itself on GPUs, for few images, where the packages are not installed, and where the backbone cannot be exported or its
@@ -40,28 +35,18 @@ def accelerated(
     Args:
         network: on `device`; it is put into eval mode, and shares all but the backbone with the result, which cannot be trained.
         images: how many are going to be computed. image_size: their side in pixels.
-        cache: a folder that only its owner writes to, where the exported backbone is kept; None: it is exported anew.
     """
     plain = network.eval(), engines()[0]
     few = images * image_size**2 < PAYS_FROM
     if few or device.type != "cpu" or len(engines()) == 1:
         return plain
-    with tempfile.TemporaryDirectory() as scratch:
-        path = _place(network, image_size, cache or Path(scratch))
-        for fresh in (False, True):  # what lies in the cache may be damaged: then it is exported again, once
-            try:
-                if fresh or not path.exists():
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                    with alone(path, wait=True):
-                        if fresh or not path.exists():  # who waited finds the file
-                            _export(network, image_size, path)
-                path.touch()  # it is in use, see `dicap.files.content_store.remove_unused`
-                fast = with_backbone(network, OnnxBackbone(path)).eval()
-                fast.memory_format, fast.tokens = torch.contiguous_format, "map"  # which the tokens are by then
-                if _difference(fast, network, image_size) <= TOLERANCE:
-                    return fast, engines()[1]
-            except Exception:  # exporter and runtime raise kinds of their own; all mean that torch has to do it
-                continue
+    try:
+        fast = with_backbone(network, OnnxBackbone(network, image_size)).eval()
+        fast.memory_format, fast.tokens = torch.contiguous_format, "map"  # which the tokens are by then
+        if _difference(fast, network, image_size) <= TOLERANCE:
+            return fast, engines()[1]
+    except Exception:  # exporter and runtime raise kinds of their own; all mean that torch has to do it
+        pass
     return plain
 
 
@@ -74,17 +59,18 @@ def engines() -> list[list[str]]:
 class OnnxBackbone(nn.Module):
     """In the place of a backbone: normalised pixels (B, 3, S, S) -> feature map (B, D, h, w), on the processor."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, network: Network, image_size: int) -> None:
         super().__init__()
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
         options.log_severity_level = 3
-        with path.open("rb") as file:
-            if not is_whole(file):  # a flipped bit is too small a difference to be seen
-                raise ValueError(f"{path}: damaged")
-            content = file.read()  # so that the file may go
+        with tempfile.TemporaryDirectory() as scratch:
+            path = Path(scratch) / "backbone.onnx"
+            example = torch.zeros(2, 3, image_size, image_size)
+            write_onnx(_FeatureMap(network).eval(), example, path, ("pixels", "features"))
+            content = path.read_bytes()
         self._session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
 
     def forward(self, pixels: Tensor) -> Tensor:
@@ -113,23 +99,6 @@ def with_backbone(network: Network, backbone: nn.Module) -> Network:
     other._modules = dict(network._modules)
     other.backbone = backbone
     return other
-
-
-def _place(network: Network, image_size: int, folder: Path) -> Path:
-    """The file of a network's backbone in the cache, by all that its content depends on."""
-    key = hashlib.sha256(weights_checksum(network.backbone.state_dict()).encode())
-    exporter = "TorchScript first", torch.__version__, version("onnxscript")
-    for part in (repr(network.backbone), network.tokens, str(image_size), *exporter):
-        key.update(part.encode())
-    return folder / f"{key.hexdigest()[:32]}.onnx"
-
-
-def _export(network: Network, image_size: int, path: Path) -> None:
-    with replacing(path) as temporary:
-        write_onnx(_FeatureMap(network).eval(), torch.zeros(2, 3, image_size, image_size), temporary, ("pixels", "features"))
-        content = temporary.read_bytes()
-        with temporary.open("wb") as file:
-            write_after_checksum(file, content)
 
 
 def _difference(fast: Network, network: Network, image_size: int) -> float:

@@ -1,34 +1,25 @@
-"""Reading a feature bank: features by view and row, and the batches of an epoch as the image loader gives images.
+"""Reading a feature bank: features by view and row.
 
 A bank is a folder (`artifacts/features`) with one float16 .npy file a view, (N, g * g, D) in the order of the converted set's
 rows, and meta.json, written last, with the recipe and the files' checksums. Test images have no strong views: there it is NaN.
 Bytes for each image: 2 * g * g * D for each view, of which there are 2 + V, or 1 where V is 0. For 1,280 channels
 (EfficientNet-Lite0) and V = 4 that is 15 kB at g = 1, 61 kB at 2, 246 kB at 4 and 753 kB at 7, so that COCO's 123,000 images
 take 1.9 GB at g = 1 and 93 GB at g = 7.
-
-A step's features are a pure function of (seed, stage, epoch, row, key of the request), as its views of images are:
-`FeatureBank.request` takes the same requests as `dicap.data.loader.load` and mirrors the same images.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from dicap.data.loader import Request
-from dicap.data.store import Store, checked_rows
+from dicap.data.store import Store
 from dicap.errors import DataError
 from dicap.files.checksum import sha256
 from dicap.files.features import BACKBONE, META, SCHEMA
 from dicap.files.json_files import read_json
 from dicap.files.npy import open_npy
 from dicap.frozen.features.recipe import Recipe, asked_for
-from dicap.frozen.features.views import choose
 from dicap.network.stored import StoredBackbone
-from dicap.randomness import uniform
 from dicap.settings import Settings
 
 
@@ -39,13 +30,11 @@ class FeatureBank:
         folder: where the bank lies.
         recipe: what it was made of.
         n: number of images; grid: g; channels: D; views: V.
-        names: of the views, plain first.
     """
 
     def __init__(self, folder: Path, recipe: Recipe, checksums: dict[str, str]) -> None:
         self.folder, self.recipe = folder, recipe
         self.n, self.grid, self.channels, self.views = recipe.n, recipe.grid, recipe.channels, recipe.views
-        self.names = [view.name for view in recipe.files]
         self._checksums = checksums
         self._maps: dict[str, np.ndarray] = {}
 
@@ -58,16 +47,23 @@ class FeatureBank:
                 is computed when its view is first asked for.
         """
         folder = Path(folder)
-        meta = read_meta(folder)
+        path = folder / META
+        if not path.exists():
+            raise DataError(f"{path}: no such file, so {folder} is not a feature bank; run `dvc repro features`")
+        meta = read_json(path)
+        if meta.get("schema") != SCHEMA:
+            raise DataError(f"{path}: schema is {meta.get('schema')!r}, expected {SCHEMA}; {_again(folder)}")
+        missing = [key for key in ("recipe", "fingerprint", "checksums") if key not in meta]
+        if missing:
+            raise DataError(f"{path}: {missing[0]} is missing; {_again(folder)}")
         if meta["recipe"] is None:
             raise DataError(f"{folder}: holds no features: no stage was to train the head alone; run `dvc repro features`")
         try:
-            recipe = Recipe.from_dict(meta["recipe"])
-        except (TypeError, KeyError, AttributeError):
-            raise DataError(f"{folder / META}: not readable as a recipe; remove {folder} and run `dvc repro features`") from None
-        names = {file_name(view.name) for view in recipe.files}
-        if recipe.fingerprint != meta["fingerprint"] or set(meta["checksums"]) != names:
-            raise DataError(f"{folder / META}: damaged (its parts do not fit); remove {folder} and run `dvc repro features`")
+            recipe = Recipe(**meta["recipe"])
+        except TypeError:
+            raise DataError(f"{path}: not readable as a recipe; {_again(folder)}") from None
+        if recipe.fingerprint != meta["fingerprint"] or set(meta["checksums"]) != {file_name(name) for name in recipe.files}:
+            raise DataError(f"{path}: damaged (its parts do not fit); {_again(folder)}")
         return cls(folder, recipe, meta["checksums"])
 
     def check(self, settings: Settings, store: Store) -> None:
@@ -95,44 +91,6 @@ class FeatureBank:
             self._maps[name] = array
         return self._maps[name]
 
-    def request(self, request: Request, *, seed: int, stage: str, epoch: int) -> Tensor:
-        """Features for one request of a step, (B, g * g, D) float16.
-
-        A request's view says what is wanted: `test` is the plain image, `weak` the plain or the mirrored one, `strong` one of
-        the V strong views; the hole of a strong request is not looked at, the bank's own count.
-        """
-        rows = checked_rows(request.rows, self.n)
-        chosen = choose(request, seed, stage, epoch, self.views)  # (B,)
-        out = np.empty((len(rows), self.grid**2, self.channels), dtype=np.float16)
-        for index in np.unique(chosen).tolist():
-            at = np.flatnonzero(chosen == index)
-            out[at] = self.view(self.names[index])[rows[at]]
-        return torch.from_numpy(out)
-
-
-def scoring_batches(
-    bank: FeatureBank,
-    rows: np.ndarray,
-    batch_size: int,
-    *,
-    flip: tuple[int, str, int] | None = None,
-    flip_share: float = 0.5,
-) -> Iterator[tuple[np.ndarray, Tensor]]:
-    """Yield (rows, (B, g * g, D) float16) in order, as `dicap.data.loader.scoring_batches` does with images.
-
-    Args:
-        flip: (seed, stage, epoch) for the weak view, mirrored where the image loader would mirror; None for the plain image.
-        flip_share: probability of mirroring in the weak view.
-    """
-    rows = np.asarray(rows, dtype=np.int64)
-    mirrored = uniform(*flip, rows, "score/weak") < flip_share if flip else np.zeros(len(rows), dtype=bool)
-    for first in range(0, len(rows), batch_size):
-        batch, flipped = rows[first : first + batch_size], mirrored[first : first + batch_size]
-        features = np.take(bank.view("plain"), checked_rows(batch, bank.n), axis=0)
-        if flipped.any():
-            features[flipped] = bank.view("mirror")[batch[flipped]]
-        yield batch, torch.from_numpy(features)
-
 
 def as_maps(features: Tensor) -> Tensor:
     """Features (..., g * g, D) as the feature maps (..., D, g, g) float32 that heads take."""
@@ -144,20 +102,6 @@ def as_maps(features: Tensor) -> Tensor:
 def file_name(view: str) -> str:
     """The file of a view."""
     return f"{view}.npy"
-
-
-def read_meta(folder: Path) -> dict[str, Any]:
-    """meta.json of a bank. Raises DataError if it is missing, damaged or of another schema."""
-    path = folder / META
-    if not path.exists():
-        raise DataError(f"{path}: no such file, so {folder} is not a feature bank; run `dvc repro features`")
-    meta = read_json(path)
-    if meta.get("schema") != SCHEMA:
-        raise DataError(f"{path}: schema is {meta.get('schema')!r}, expected {SCHEMA}; {_again(folder)}")
-    missing = [key for key in ("recipe", "fingerprint", "checksums") if key not in meta]
-    if missing:
-        raise DataError(f"{path}: {missing[0]} is missing; {_again(folder)}")
-    return meta
 
 
 def _again(folder: Path) -> str:

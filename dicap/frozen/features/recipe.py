@@ -13,7 +13,6 @@ from dicap.data.augment import View
 from dicap.data.store import Store
 from dicap.errors import SettingsError
 from dicap.files.checksum import sha256
-from dicap.frozen.features.views import BankView
 from dicap.network import Network, build_network
 from dicap.network.backbone import weights_checksum
 from dicap.randomness import torch_seed
@@ -87,27 +86,21 @@ class Recipe:
             channels=channels,
         )
 
-    @staticmethod
-    def from_dict(values: dict[str, Any]) -> "Recipe":
-        """A recipe as `to_dict` wrote it. Raises TypeError or KeyError for anything else."""
-        known: dict[str, Any] = values | {name: tuple(values[name]) for name in ("mean", "std")}
-        return Recipe(**known)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON keeps it."""
-        return asdict(self) | {"mean": list(self.mean), "std": list(self.std)}
-
     @property
     def fingerprint(self) -> str:
         """One checksum of all of it."""
-        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
 
     @property
-    def files(self) -> list[BankView]:
-        """The views, in the order in which they are computed: that of the numbers by which `choose` names them."""
-        plain, mirror = BankView("plain", View("test")), BankView("mirror", View("weak", flip=1.0))
-        strong = [BankView(f"strong_{i}", View("strong", cutout=self.cutout, flip=self.flip)) for i in range(self.views)]
-        return [plain, mirror, *strong] if strong and self.viewed == "all" else [plain, *strong]
+    def files(self) -> dict[str, View]:
+        """The views by the names of their files, in the order of the numbers by which `dicap.frozen.inputs.choose` names them.
+
+        A plain view of every image; where V is not 0, also V strong views of images that are trained on: of some, or of all of
+        them, and then a mirrored one of every image.
+        """
+        strong = {f"strong_{i}": View("strong", cutout=self.cutout, flip=self.flip) for i in range(self.views)}
+        mirror = {"mirror": View("weak", flip=1.0)} if strong and self.viewed == "all" else {}
+        return {"plain": View("test")} | mirror | strong
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -118,7 +111,7 @@ class Recipe:
     def most_computed(self) -> int:
         """Views of images that are computed for a bank at most."""
         few = self.n if self.viewed == "all" else min(self.n, int(self.viewed))
-        return sum(few if view.view.name == "strong" else self.n for view in self.files)
+        return sum(few if view.name == "strong" else self.n for view in self.files.values())
 
     @property
     def bytes_per_image(self) -> int:

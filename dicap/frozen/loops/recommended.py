@@ -7,7 +7,6 @@ frozen features, carried over on unlabelled images.
 """
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -15,11 +14,11 @@ from torch import Tensor, nn
 
 from dicap.calibration.evidence import Evidence, labels_of
 from dicap.calibration.quota import quota_of
-from dicap.calibration.rates import Rates, bin_index, count_bins, estimate_rates, pieces
+from dicap.calibration.rates import Rates, bin_index, count_bins, estimate_rates
 from dicap.calibration.thresholds import PseudoLabels
 from dicap.frozen import recommended
 from dicap.frozen.class_curves import ClassCurves
-from dicap.frozen.crossfit import scores_out_of_fold, solve_teachers
+from dicap.frozen.crossfit import scores_out_of_fold
 from dicap.frozen.loops.solved import Problem, Students, chosen_loss_weight, record_choice
 from dicap.frozen.recommended import PART, Fit, Labels
 from dicap.frozen.solver import Solution
@@ -27,9 +26,7 @@ from dicap.methods.base import Method, Refresh
 from dicap.methods.rules import thresholds_of
 from dicap.network import attach_backbone
 from dicap.training.evidence import carried_over, prior_of, published_thresholds
-from dicap.training.experiment import Experiment
 from dicap.training.loops.main import learn
-from dicap.training.records import record_first
 from dicap.training.trainer import Trainer
 
 MOST_CARRIED = 512  # images by whose ranks scores are carried over: each is scored by the whole network
@@ -76,17 +73,6 @@ def train_whole(run: Trainer, network: nn.Module) -> None:
     run.publish(lambda whole: onto(experiment, whole))
 
 
-def first_refresh(experiment: Experiment, network: nn.Module, folder: Path, source: Path | None = None) -> dict[str, float]:
-    """The pseudo-labels that `train` is going to make, recorded under `folder`; returns the shares of the labels."""
-    phase, experiment = experiment.method.main(experiment.roles), experiment.on_bank()
-    p = Problem.of(experiment, experiment.place(network), phase)
-    rows = recommended.teacher_rows(p.all_rows, p.views, experiment.settings.linear.neighbours)
-    # Those of the fold students too, as in `train`: by fewer products at once the last digits would be others.
-    teachers = solve_teachers(rows, p.y, p.fold, loss_weight=chosen_loss_weight(source))
-    labels = recommended.labels_and_weights(teachers.scores(), p.y, recommended.entries_of_unlabelled(len(rows), p.y))
-    return record_first(experiment, refresh_of(p, labels), phase, folder)
-
-
 def fit_problem(problem: Problem, loss_weight: float) -> Fit:
     """`dicap.frozen.recommended.fit` of a stage's rows, by its settings."""
     s, rows = problem.experiment.settings.linear, problem.all_rows
@@ -115,11 +101,9 @@ def recorded_rates(curves: ClassCurves, p: Tensor, y: Tensor, p_unlabelled: Tens
         p, y: (N, C) confidences and labels that they were learnt on, y below 0 where unknown.
         p_unlabelled: (N_u, C) confidences of the unlabelled images.
     """
-    total, entries = torch.zeros(bins, dtype=torch.float64), torch.zeros(bins, dtype=torch.float64)
-    for some in pieces(p_unlabelled):
-        index = bin_index(p_unlabelled[some], bins).reshape(-1)
-        total += torch.bincount(index, torch.from_numpy(curves.at(p_unlabelled[some].numpy())).reshape(-1), bins)
-        entries += torch.bincount(index, minlength=bins)
+    index = bin_index(p_unlabelled, bins).reshape(-1)
+    total = torch.bincount(index, torch.from_numpy(curves.at(p_unlabelled.numpy())).reshape(-1), bins)
+    entries = torch.bincount(index, minlength=bins)
     n_pos, n_neg = count_bins(p, y, bins)
     return estimate_rates(total, entries - total, anchor="centre")._replace(n_pos=n_pos, n_neg=n_neg)
 

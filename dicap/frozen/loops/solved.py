@@ -5,7 +5,6 @@ rows, they label the unlabelled ones by the method's own rule, and the student i
 in `dicap.frozen.loops.recommended`.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,15 +19,16 @@ from dicap.errors import DataError
 from dicap.files.artifacts import CHOICE
 from dicap.files.json_files import read_json, write_json
 from dicap.frozen.crossfit import Pseudo, solve_students, solve_teachers
-from dicap.frozen.folds import deal_folds, rank_of_names
+from dicap.frozen.folds import FOLDS, deal_folds, rank_of_names
 from dicap.frozen.inputs import BankFeatures
 from dicap.frozen.loss_weight import choose_loss_weight
-from dicap.frozen.recommended import FOLDS, PART, Choice, teacher_rows
+from dicap.frozen.recommended import PART, Choice, teacher_rows
 from dicap.frozen.solver import Solution, rotate, solve
-from dicap.methods.base import HiddenLabels, Phase
+from dicap.methods.base import Phase
 from dicap.network.linear import LinearHead, fit_scaling
 from dicap.randomness import torch_seed
 from dicap.training.experiment import Experiment
+from dicap.training.teacher import EpochTeacher
 from dicap.training.trainer import Trainer
 
 
@@ -63,11 +63,12 @@ def train(run: Trainer, network: nn.Module) -> None:
         rotated = rotate(rows)
         near = teacher_rows(rows, problem.views, linear.neighbours, rotated)
         teachers = solve_teachers(near, problem.y, problem.fold, loss_weight=loss_weight)
+        teacher = HeadTeacher(problem, network, teachers.scores())
         with run.meter.timing("refresh"):
-            refresh = run.record_refresh(run.method.refresh(HeadTeacher(problem, teachers.scores()), run.experiment.roles))
+            refresh = run.record_refresh(run.method.refresh(teacher, run.experiment.roles))
         weight = PART if linear.pseudo_weight == "auto" else linear.pseudo_weight
         options = {"loss_weight": loss_weight, "pseudo_weight": weight}
-        heads = solve_students(rotated, problem.y, problem.fold, [entries(refresh.pseudo)], **options)
+        heads = solve_students(rotated, problem.y, problem.fold, [entries(refresh.pseudo, len(problem.y))], **options)
         record_choice(run, loss_weight)
         run.checkpoint.row["loss"] = students.set_heads(heads)
         run.end_epoch()
@@ -181,46 +182,29 @@ class Students:
             self.set_heads(Solution(**{name: value.numpy() for name, value in state.items()}))
 
 
-@dataclass(frozen=True)
-class HeadTeacher:
-    """See `dicap.methods.base.Teacher`: scores (n_l + n_u, C) of the labelled rows, then the unlabelled ones."""
+class HeadTeacher(EpochTeacher):
+    """Scores (n_l + n_u, C) of the labelled rows, then the unlabelled ones; no network is asked."""
 
-    problem: Problem
-    table: np.ndarray
-    epoch: int = 0
-
-    @property
-    def carry(self) -> dict[str, Tensor]:
-        """Nothing is remembered."""
-        return {}
-
-    @property
-    def oracle(self) -> HiddenLabels | None:
-        """Hidden labels, where an option is named after reading them."""
-        return self.problem.experiment.oracle
+    def __init__(self, problem: Problem, network: nn.Module, table: np.ndarray) -> None:
+        super().__init__(problem.experiment, network, network, epoch=0, carry={})
+        self.problem, self.table = problem, table
 
     def scores(self, rows: np.ndarray, *, view: str = "auto", mode: str = "eval") -> Tensor:
         """(n, C) float32 scores of rows of the phase; a solved head has one view of an image, and no train mode."""
-        place = np.full(self.problem.experiment.store.n, -1)
+        place = np.full(self.experiment.store.n, -1)
         place[self.problem.order] = np.arange(len(self.table))
         assert (place[rows] >= 0).all(), "neither labelled nor unlabelled in this phase"
-        return torch.from_numpy(self.table[place[rows]])
-
-    def outputs(self, rows: np.ndarray, function: Callable[[nn.Module, Tensor], Tensor], *, online: bool = False) -> Tensor:
-        """No network is asked here."""
-        raise NotImplementedError("a solved head has scores alone")
-
-    def labels(self, rows: np.ndarray) -> Tensor:
-        """(n, C) labels of D_l, -1 where unknown."""
-        return self.problem.experiment.labels.of(rows)
+        return torch.from_numpy(self.table[place[rows]]).to(self.experiment.runtime.device)
 
 
-def entries(pseudo: PseudoLabels) -> Pseudo:
-    """Targets and weights (n, C) float32 of pseudo-labels; an uncertain entry has weight 0.
+def entries(pseudo: PseudoLabels, labelled: int) -> Pseudo:
+    """Targets and weights (n, C) float32 of pseudo-labels, behind so many labelled rows; an uncertain entry has weight 0.
 
     A soft target is the label with its weight and the opposite label with the rest (docs/methods.md 3.10).
     """
     label, weight = pseudo.label.cpu().numpy(), pseudo.weight.cpu().numpy().astype(np.float32)
+    target, used = (label == 1).astype(np.float32), weight * (label >= 0)
     if pseudo.soft:
-        return Pseudo(np.where(label == 1, weight, 1 - weight), (label >= 0).astype(np.float32))
-    return Pseudo((label == 1).astype(np.float32), weight * (label >= 0))
+        target, used = np.where(label == 1, weight, 1 - weight), (label >= 0).astype(np.float32)
+    none = np.zeros((labelled, label.shape[1]), np.float32)
+    return Pseudo(np.concatenate([none, target]), np.concatenate([none, used]))

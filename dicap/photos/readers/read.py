@@ -220,7 +220,7 @@ def added_before(path: Path | str | None) -> dict[str, Given]:
             f"{path}: no such file; bring it back (git checkout {path}), or set own.added to null and lose its labels"
         )
     named = re.fullmatch(r"added-([0-9a-f]{12})\.csv", path.name)
-    if named is not None and path.is_file() and named[1] != content_mark(path.read_bytes()):
+    if named is not None and named[1] != content_mark(path.read_bytes()):
         raise DataError(
             f"{path}: not as import-labels wrote it, named by its content; bring it back (git checkout {path}), or where "
             "you changed it, give it another name and set own.added to that"

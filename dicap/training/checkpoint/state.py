@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from dicap.errors import DataError
+from dicap.files.atomic import replacing
 from dicap.files.checksum import is_whole, write_after_checksum
 from dicap.files.locks import locked
 
@@ -34,7 +35,7 @@ def fingerprint(identity: dict[str, Any]) -> str:
 
 
 def remove_stale(states: Path) -> None:
-    """Remove the state folders that no run holds and that nobody has touched for STALE_DAYS."""
+    """Remove the state folders that no run holds and that were not touched for STALE_DAYS."""
     for folder in states.iterdir():
         with suppress(OSError):
             touched = max(path.stat().st_mtime for path in (folder, *folder.glob("*.pt")))
@@ -85,23 +86,20 @@ class RunState:
 
     def save(self, payload: dict[str, Any]) -> None:
         """Write a generation; the one before stays until the next is whole."""
-        current, temporary = self.folder / "state.pt", self.folder / "state.tmp"
+        current = self.folder / "state.pt"
         content = io.BytesIO()  # torch's writer would turn what goes wrong with a file into an error of another kind
         torch.save({"schema": SCHEMA} | payload, content)
         try:
-            with open(temporary, "wb") as handle:
-                write_after_checksum(handle, content.getbuffer())
-                handle.flush()
-                os.fsync(handle.fileno())
+            with replacing(current) as temporary:
+                with temporary.open("wb") as handle:
+                    write_after_checksum(handle, content.getbuffer())
+                if current.exists():
+                    os.replace(current, self.folder / "previous.pt")
         except OSError as error:
-            temporary.unlink(missing_ok=True)
             raise DataError(
                 f"{self.folder}: cannot save the state ({error.strerror}); the one before is intact; "
                 "free some space and run again"
             ) from None
-        if current.exists():
-            os.replace(current, self.folder / "previous.pt")
-        os.replace(temporary, current)
 
     def load(self) -> tuple[dict[str, Any] | None, list[str]]:
         """The newest generation that is whole, or None; and a line for every damaged one that was passed over."""
@@ -119,7 +117,7 @@ class RunState:
         return None, warnings
 
     def is_done(self) -> bool:
-        """Whether the run that this one waited for has left its products. Those that nobody waited for are removed."""
+        """Whether the run that this one waited for has left its products. Products without a waiting run are removed."""
         done, waited = self.folder / DONE, self._waiting.exists()
         self._waiting.unlink(missing_ok=True)
         if done.exists() and not waited:

@@ -9,15 +9,16 @@ from dicap.methods.base import ParamGroup, Phase, Refresh, Teacher
 from dicap.network import hold_statistics
 from dicap.settings import Settings
 from dicap.training.batches import MainBatches
+from dicap.training.diagnostics import Diagnostics
 from dicap.training.experiment import Experiment
 from dicap.training.plan import fixed_plan, main_plan
-from dicap.training.records import record_first
+from dicap.training.records import record
 from dicap.training.teacher import EpochTeacher
 from dicap.training.trainer import Trainer
 
 
 def train(run: Trainer, network: nn.Module) -> None:
-    """Algorithm 1: every epoch counts correctness anew, labels D_unsup by it, and passes over D_unsup once."""
+    """Algorithm 1: every epoch counts correctness on D_est, labels D_unsup by it, and passes over D_unsup once."""
     method, roles = run.method, run.experiment.roles
     weight = run.settings.train.pseudo_weight
     learn(run, network, method.main(roles), lambda teacher: method.refresh(teacher, roles), pseudo_weight=weight)
@@ -52,7 +53,7 @@ def learn(
         if refresh is None:
             with run.meter.timing("refresh"):
                 made = make_labels(run.epoch_teacher)
-                # What each batch labels anew is recorded when all have been.
+                # Labels that each batch makes are recorded after the last batch.
                 refresh = run.record_refresh(made) if phase.relabel is None else run.keep_refresh(made)
             if phase.install is not None:
                 for each in run.networks.values():
@@ -94,7 +95,7 @@ def own_rates(network: nn.Module, phase: Phase, s: Settings) -> list[ParamGroup]
     ]
 
 
-def first_refresh(experiment: Experiment, network: nn.Module, folder: Path, source: Path | None = None) -> dict[str, float]:
+def first_refresh(experiment: Experiment, network: nn.Module, folder: Path) -> dict[str, float]:
     """What `train` would make of its first epoch, recorded under `folder`; returns the shares of the labels.
 
     The main stage's EMA starts from the loaded weights, so both teachers are this network.
@@ -105,4 +106,6 @@ def first_refresh(experiment: Experiment, network: nn.Module, folder: Path, sour
         phase.begin(network)
     experiment = experiment.on_features(phase, network)
     refresh = experiment.method.refresh(EpochTeacher(experiment, network, network, 0, {}), experiment.roles)
-    return record_first(experiment, refresh, phase, folder)
+    diagnostics, store = Diagnostics.of(experiment, phase.unlabelled), experiment.store
+    record(refresh, folder, 0, ids=store.ids[phase.unlabelled], classes=store.classes, optimal=diagnostics.optimal)
+    return diagnostics.summary(refresh)

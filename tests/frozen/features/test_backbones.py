@@ -6,7 +6,7 @@ import torch
 
 from dicap.errors import SettingsError
 from dicap.network import Network
-from dicap.network.backbone import create_backbone, feature_map, own_normalization, own_size, weights_checksum
+from dicap.network.backbone import create_backbone, feature_map, own_normalization, weights_checksum
 
 # Name in timm, what makes it small, image size, and side of its map.
 FAMILIES = {
@@ -116,11 +116,6 @@ def test_auto_for_a_network_that_says_nothing_is_one_line():
 def test_an_image_size_that_patches_do_not_fill_is_one_line(small):
     with pytest.raises(SettingsError, match=r"image_size: found 60, .* patches of 14 x 14 .* 56 or 70 \(its own size is 518\)"):
         small("dinov2", size=60)
-
-
-def test_a_network_s_own_size(small):
-    assert own_size(small("siglip")[0]) == 224
-    assert own_size(torch.nn.Identity()) is None
 
 
 @pytest.mark.parametrize("family", ["dinov2 with registers", "dinov3", "siglip", "clip", "convnext"])

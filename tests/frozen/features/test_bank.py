@@ -16,11 +16,14 @@ from dicap.data.loader import Request
 from dicap.data.store import Store
 from dicap.errors import DataError
 from dicap.files.features import BACKBONE, write_empty
-from dicap.frozen.features.bank import FeatureBank, as_maps, scoring_batches
+from dicap.frozen.features.bank import FeatureBank
 from dicap.frozen.features.compute import fill
 from dicap.frozen.features.recipe import Recipe, asked_for, pretrained_network
-from dicap.frozen.features.views import choose
+from dicap.frozen.inputs import BankFeatures, choose
+from dicap.machine.runtime import Runtime
 from dicap.network.stored import save_backbone
+
+CPU = Runtime(torch.device("cpu"))
 
 
 class Made:
@@ -33,7 +36,8 @@ class Made:
         self.recipe = Recipe.of(self.settings, store, self.network)
 
     def fill(self, folder=None):
-        return fill(folder or self.folder, self.recipe, self.store, self.network, workers=0)
+        folder = folder or self.folder
+        return fill(folder, self.recipe, self.store, self.network, folder.with_name("known"), workers=0)
 
     def open(self):
         return FeatureBank.open(self.folder)
@@ -87,14 +91,15 @@ def test_a_bank_holds_the_network_s_features_of_each_view(made, name, view):
 def test_shapes_types_and_bytes(made):
     bank = made.open()
     assert bank.view("plain").shape == (made.store.n, 4, bank.channels) and bank.view("plain").dtype == np.float16
-    size = sum((made.folder / f"{name}.npy").stat().st_size - 128 for name in bank.names)
+    size = sum(path.stat().st_size - 128 for path in made.folder.glob("*.npy"))
     assert size == made.recipe.bytes_per_image * made.store.n
     assert isinstance(bank.view("plain"), np.memmap) and not bank.view("plain").flags.writeable
-    ((_, part),) = scoring_batches(bank, np.array([3, 1]), 2)
-    assert part.dtype == torch.float16 and part.shape == (2, 4, bank.channels)
-    np.testing.assert_array_equal(part[1], bank.view("plain")[1].astype(np.float32))
+    inputs = BankFeatures(bank, 3, 0.5)
+    ((_, part),) = inputs.scoring(CPU, np.array([3, 1]), None)
+    assert part.dtype == torch.float32 and part.shape == (2, bank.channels, 2, 2)
+    np.testing.assert_array_equal(part[1].flatten(1).T, bank.view("plain")[1].astype(np.float32))
     with pytest.raises(IndexError, match="row -1 is outside"):
-        next(scoring_batches(bank, np.array([-1]), 2))
+        next(inputs.scoring(CPU, np.array([-1]), None))
 
 
 def test_batches_are_what_the_image_loader_s_would_be(made):
@@ -104,26 +109,26 @@ def test_batches_are_what_the_image_loader_s_would_be(made):
         [Request("weak", rows, View("weak")), Request("strong", rows[:3], View("strong"))],
         [Request("weak", rows[::-1], View("weak"))],
     ]
-    options = {"seed": 3, "stage": "train", "epoch": 2}
-    batches = [{request.key: bank.request(request, **options) for request in requests} for requests in steps]
-    images = list(loader.load(made.store, steps, workers=0, **options))
+    options = {"stage": "train", "epoch": 2}
+    batches = list(BankFeatures(bank, 3, 0.5).views(CPU, steps, **options, start=0))
+    images = list(loader.load(made.store, steps, workers=0, seed=3, **options))
     for step in (0, 1):
         with torch.inference_mode():
             maps = made.network.features(images[step]["weak"])
-        expected = adaptive_avg_pool2d(maps, 2).flatten(2).transpose(1, 2)
-        torch.testing.assert_close(batches[step]["weak"].float(), expected, rtol=2e-3, atol=2e-3)
+        torch.testing.assert_close(batches[step]["weak"], adaptive_avg_pool2d(maps, 2), rtol=2e-3, atol=2e-3)
     for i, row in enumerate(rows[:3]):
-        assert any(np.array_equal(batches[0]["strong"][i], bank.view(f"strong_{v}")[row]) for v in range(2))
+        strong = batches[0]["strong"][i].flatten(1).T
+        assert any(np.array_equal(strong, bank.view(f"strong_{v}")[row]) for v in range(2))
 
 
-@pytest.mark.parametrize("flip", [None, (3, "train", 2)])
-def test_scoring_batches_show_what_the_image_loader_s_show(made, flip):
-    bank, rows = made.open(), np.arange(made.store.n)[::-1]
-    found = torch.cat([features for _, features in scoring_batches(bank, rows, 7, flip=flip)])
-    images = torch.cat([images for _, images in loader.scoring_batches(made.store, rows, 7, flip=flip)])
+@pytest.mark.parametrize("weak", [None, ("train", 2)])
+def test_scoring_shows_what_the_image_loader_shows(made, weak):
+    rows = np.arange(made.store.n)[::-1]
+    found = torch.cat([features for _, features in BankFeatures(made.open(), 3, 0.5).scoring(CPU, rows, weak)])
+    images = torch.cat([images for _, images in loader.scoring_batches(made.store, rows, 7, flip=weak and (3, *weak))])
     with torch.inference_mode():
         expected = adaptive_avg_pool2d(made.network.features(images), 2)
-    torch.testing.assert_close(as_maps(found.float()), expected, rtol=2e-3, atol=2e-3)
+    torch.testing.assert_close(found, expected, rtol=2e-3, atol=2e-3)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +177,7 @@ def edited(folder, **changes):
 
 
 def read(bank):
-    for name in bank.names:
+    for name in bank.recipe.files:
         bank.view(name)
     bank.backbone.state_dict()
 

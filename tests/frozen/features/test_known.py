@@ -3,6 +3,8 @@
 import os
 import random
 from dataclasses import replace
+from pathlib import Path
+from tempfile import mkdtemp
 
 import numpy as np
 import pytest
@@ -50,9 +52,9 @@ class Bank:
         self.recipe = Recipe.of(s, self.store, self.network)
 
     def fill(self, known, **options):
-        folder = self.place / "features"
-        computed = fill(folder, self.recipe, self.store, self.network, known=known, workers=0, **options)
-        return computed, {view.name: np.load(folder / f"{view.name}.npy") for view in self.recipe.files}
+        folder, known = self.place / "features", known or Path(mkdtemp(dir=self.place))
+        computed = fill(folder, self.recipe, self.store, self.network, known, workers=0, **options)
+        return computed, {name: np.load(folder / f"{name}.npy") for name in self.recipe.files}
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +81,7 @@ ROWS = st.lists(st.integers(0, N - 1), min_size=1, unique=True)
 ASKED = st.tuples(ROWS, st.sets(st.integers(0, N - 1)), st.sampled_from([2, 5, "all"]))
 
 
+@pytest.mark.promise("A photograph's features are computed once for any set, split or order", section="Your files and labels")
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(asked=st.lists(ASKED, min_size=1, max_size=4), data=st.randoms())
 def test_whatever_is_asked_for_only_what_was_never_seen_is_computed(pictures, whole, tmp_path_factory, asked, data):
@@ -95,16 +98,16 @@ def test_whatever_is_asked_for_only_what_was_never_seen_is_computed(pictures, wh
         seen, mirrored, looked_at = seen | contents(rows), mirrored | mirror, looked_at | trained
 
 
-@pytest.mark.parametrize(("stop_after", "chunk"), [(1, 30), (2, 30), (2, 1024)])
-def test_stopped_it_goes_on(pictures, whole, tmp_path, monkeypatch, stop_after, chunk):
-    monkeypatch.setattr(compute, "CHUNK", chunk)
+@pytest.mark.parametrize("stop_after", [1, 2, 3])
+def test_stopped_it_goes_on(pictures, whole, tmp_path, stop_after):
     bank, asked = Bank(pictures, range(N), tmp_path / "x"), iter(range(stop_after))
-    with pytest.raises(Stopped, match="saved; run again to go on"):
+    with pytest.raises(Stopped, match=f"{(N - 1) * stop_after} views saved; run again to go on"):
         bank.fill(tmp_path / "known", stopping=lambda: next(asked, None) == stop_after - 1)
-    computed, found = bank.fill(tmp_path / "known")
-    assert same(found, whole, range(N)) and computed == N - 1 - 8 * stop_after  # steps of 8 images
+    assert len([*tmp_path.glob("known/*/??/*")]) == (N - 1) * stop_after  # a pass is a view of all
+    assert same(bank.fill(tmp_path / "known")[1], whole, range(N))
 
 
+@pytest.mark.promise("A damaged feature is computed again", section="Your files and labels")
 def test_a_damaged_feature_is_computed_again(pictures, whole, tmp_path):
     bank, rng = Bank(pictures, range(N), tmp_path / "x"), random.Random(0)
     bank.fill(tmp_path / "known")
@@ -128,6 +131,7 @@ def test_few_unknown_images_are_computed_by_themselves_and_not_stored(pictures, 
             assert asked.computed == expected and torch.allclose(maps, plain[:count], rtol=2e-3, atol=1e-4)
 
 
+@pytest.mark.promise("Features of other weights, sizes or engines are never used", section="Your files and labels")
 def test_of_other_weights_sizes_grids_engines_and_policies_nothing_is_known(pictures, tmp_path, monkeypatch):
     monkeypatch.setattr("dicap.frozen.features.known.FEW", 0)
     first = Bank(pictures, range(3), tmp_path / "first")
@@ -149,7 +153,7 @@ def test_of_other_weights_sizes_grids_engines_and_policies_nothing_is_known(pict
     assert first.fill(known, made_by="another engine")[0] == 3
     stronger = Bank(pictures, range(3), tmp_path / "cutout", {"augment.cutout": 0.2})
     plain = replace(stronger.recipe, views=0)
-    assert fill(tmp_path / "p", plain, stronger.store, stronger.network, known=known, workers=0) == 0
+    assert fill(tmp_path / "p", plain, stronger.store, stronger.network, known, workers=0) == 0
     assert stronger.fill(known)[0] == 3 and first.fill(known)[0] == 0
     monkeypatch.setattr(compute, "version", lambda name: {"timm": "0"}.get(name, torch.__version__))
     seen = KnownFeatures(known, tiny.settings(SETTINGS), first.network, [None])
@@ -161,6 +165,9 @@ def test_of_other_weights_sizes_grids_engines_and_policies_nothing_is_known(pict
     assert first.fill(known)[0] == 3
 
 
+@pytest.mark.promise(
+    "A photograph that did not change is not decoded again, and a changed one is", section="Your files and labels"
+)
 def test_photographs_that_did_not_change_are_not_decoded_again(pictures, tmp_path, monkeypatch):
     folder, decoded = tmp_path / "raw", []
     folder.mkdir()

@@ -39,8 +39,8 @@ def bank(place):
 def test_the_stage_makes_a_bank_that_ratio_seed_and_method_do_not_change(place):
     first = bank(place)
     made = FeatureBank.open(place.folder / "artifacts" / "features")
-    assert made.names == ["plain", "mirror", "strong_0", "strong_1", "strong_2"]
-    assert [made.view(name).shape[0] for name in made.names] == [48] * 5
+    assert [*made.recipe.files] == ["plain", "mirror", "strong_0", "strong_1", "strong_2"]
+    assert [made.view(name).shape[0] for name in made.recipe.files] == [48] * 5
     assert len({path.stat().st_mode for path in place.folder.glob("artifacts/features/*")}) == 1, "others may read all of them"
     place.set({"ratio": 0.2, "seed": 9, "method": "cap", "head": "linear"})
     assert bank(place) == first
@@ -83,6 +83,10 @@ def written(place):
     return sum(path.stat().st_size for path in place.folder.glob(".dicap/store/features/*/*/[!.]*"))
 
 
+@pytest.mark.promise(
+    "The features of a frozen backbone, killed or stopped at a random moment, end in the same bytes",
+    section="Kills, full disks and damage",
+)
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_killed_or_stopped_at_random_it_ends_in_the_same_bytes(place, number):
     place.set({"features.views": VIEWS - 2})

@@ -1,4 +1,4 @@
-"""Animals with Attributes 2: 85 attributes, 40 training and 10 test species (docs/methods.md 2.1.4)."""
+"""Animals with Attributes 2: 85 attributes, 40 training and 10 test species (docs/methods.md 2.1)."""
 
 from pathlib import Path
 

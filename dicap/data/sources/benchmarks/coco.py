@@ -1,4 +1,4 @@
-"""MS-COCO 2014 and 2017 (train / val), by the rules of Cole et al. that the published code follows (docs/methods.md 2.1.2)."""
+"""MS-COCO 2014 and 2017 (train / val), by the rules of Cole et al. that the published code follows (docs/methods.md 2.1)."""
 
 import json
 from pathlib import Path

@@ -28,7 +28,7 @@ def read_formatted(dataset: str, folder: Path, root: Path) -> RawSet:
         root: `data_root`: what the paths in them are relative to, or the data set's own folder above that.
 
     Raises:
-        DataError: a file is missing or malformed, or an image is listed twice (in train and val, for instance).
+        DataError: a file is missing or malformed.
     """
     items: list[Item] = []
     width = 0
@@ -44,11 +44,6 @@ def read_formatted(dataset: str, folder: Path, root: Path) -> RawSet:
             if not inside(root, path):
                 raise DataError(f"{folder / f'formatted_{phase}_images.npy'}: {name!r} leaves data_root; mend the list")
             items.append(Item(Path(name).with_suffix("").as_posix(), path, split, tuple(np.flatnonzero(row).tolist())))
-    seen: dict[str, str] = {}
-    for item in items:
-        if item.id in seen:
-            raise DataError(f"{folder}: image {item.path!r} is listed in {seen[item.id]} and in {item.split}; mend the lists")
-        seen[item.id] = item.split
     classes, notes = _class_names(dataset, root, width)
     source = {"lists": "formatted npy"} | {file.name: sha256(file) for file in sorted(folder.glob("formatted_*.npy"))}
     return replace(set_of_files(dataset, root, classes, items, source), notes=notes)

@@ -1,4 +1,4 @@
-"""NUS-WIDE, 81 concepts: the lists of Cole et al. (docs/methods.md 2.1.3)."""
+"""NUS-WIDE, 81 concepts: the lists of Cole et al. (docs/methods.md 2.1)."""
 
 from pathlib import Path
 

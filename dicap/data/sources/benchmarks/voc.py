@@ -1,4 +1,4 @@
-"""PASCAL VOC 2007 (trainval / test) and 2012 (train / val, the VOC of the published tables), by docs/methods.md 2.1.1."""
+"""PASCAL VOC 2007 (trainval / test) and 2012 (train / val, the VOC of the published tables), by docs/methods.md 2.1."""
 
 from pathlib import Path
 

@@ -78,7 +78,7 @@ def fill(
     stores = {name: store_of(known, recipe, name, made_by) for name in recipe.files}
     different = np.sort(np.unique(keys, return_index=True)[1])  # a row of each image
     missing = {
-        name: np.array([row for row in different[needed[name][different]] if stores[name].read(bytes(keys[row])) is None], np.int64)
+        name: np.array([row for row in different[needed[name][different]] if stores[name].read(bytes(keys[row])) is None], int)
         for name in stores
     }
     count = sum(map(len, missing.values()))

@@ -85,9 +85,7 @@ for batch in range(100_000):
 """
 
 
-@pytest.mark.promise(
-    "Writers of known features that are killed lose at most the current batch", section="Kills, full disks and damage"
-)
+@pytest.mark.promise("Killed writers of the feature store lose at most the current batch", section="Kills, full disks and damage")
 def test_two_writers_that_are_killed_lose_at_most_the_batch_in_work(tmp_path):
     processes = [
         subprocess.Popen(

@@ -31,9 +31,7 @@ def entries_without_label(y):
 # -- nothing leaks
 
 
-@pytest.mark.promise(
-    "No label of a fold changes the heads that score this fold: the student", section="Hidden and held-out labels"
-)
+@pytest.mark.promise("No label of a fold changes the student that scores this fold", section="Hidden and held-out labels")
 @settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 1000), folds=st.integers(2, 4), neighbours=st.sampled_from([0, 3]))
 def test_no_label_of_a_fold_reaches_what_scores_it(seed, folds, neighbours):
@@ -61,7 +59,7 @@ def test_no_label_of_a_fold_reaches_what_scores_it(seed, folds, neighbours):
 
 
 @pytest.mark.promise(
-    "Labels of a fold reach the mixture that scores it through the share of the student alone",
+    "A fold's labels change the mixture that scores the fold only through the student's share",
     section="Hidden and held-out labels",
 )
 @settings(max_examples=8, deadline=None)

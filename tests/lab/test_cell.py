@@ -189,7 +189,7 @@ def test_no_training_runs_on_without_its_cell(project, way):
     disturb(process, way)
 
 
-@pytest.mark.promise("A sweep's cell whose worker is killed goes on to one result", section="Kills, full disks and damage")
+@pytest.mark.promise("A sweep's cell ends in one result even if its worker is killed", section="Kills, full disks and damage")
 def test_kills_of_its_worker_and_a_signal_to_it_lose_nothing(project):
     """The short form of tests/faults/test_sweeps.py, where nodes and trainings are real: each time it goes on, to one result."""
     steps: list[int] = []

@@ -138,7 +138,7 @@ def test_the_stratified_split_keeps_rare_classes_on_both_sides():
 
 
 @pytest.mark.promise(
-    "Own data keeps its test split and D_est if the list is sorted otherwise; if k images are added, at most 2 k others move",
+    "Own data keeps its test split and D_est if its list is reordered; if k images are added, at most 2 k others move",
     section="Your files and labels",
 )
 @given(seed=st.integers(0, 999), more=st.integers(0, 30))

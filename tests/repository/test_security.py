@@ -21,7 +21,7 @@ def picture(path, colour=(200, 10, 10)):
     return path
 
 
-@pytest.mark.promise("No path leads out of the data set's folder", section="Bad input and harm")
+@pytest.mark.promise("Nothing outside a data set's folder is read, whatever its paths say", section="Bad input and harm")
 @pytest.mark.parametrize("way", ["../secret.png", "inner/../../secret.png", "absolute", "link", "link to a folder"])
 def test_no_source_reads_outside_its_folder(tmp_path, way):
     """Every source of files hands its paths to FileImages, which looks where they lead."""

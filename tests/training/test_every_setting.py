@@ -118,7 +118,7 @@ SLOWLY = [pytest.param(name, marks=pytest.mark.slow) for name in LOOPS if name n
 
 
 @pytest.mark.promise(
-    "A message names each setting that you typed and nothing reads; its value changes nothing", section="Numbers"
+    "If you type a setting that nothing reads, a message names it and its value changes nothing", section="Numbers"
 )
 @pytest.mark.parametrize("name", [*OFTEN, *SLOWLY])
 def test_what_is_told_to_be_unread_changes_nothing(tiny_set, bank, tmp_path, looked_at, name):

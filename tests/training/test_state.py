@@ -44,7 +44,7 @@ DAMAGE = {
 
 
 @pytest.mark.promise(
-    "Where the newest checkpoint is damaged or of another schema, one line says so and the one before it is used",
+    "If the newest checkpoint is damaged or of another schema, one line says so and the previous checkpoint is used",
     section="Kills, full disks and damage",
 )
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)

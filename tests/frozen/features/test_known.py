@@ -165,9 +165,7 @@ def test_of_other_weights_sizes_grids_engines_and_policies_nothing_is_known(pict
     assert first.fill(known)[0] == 3
 
 
-@pytest.mark.promise(
-    "A photograph that did not change is not decoded again, and a changed one is", section="Your files and labels"
-)
+@pytest.mark.promise("A changed photograph is decoded again, an unchanged photograph is not", section="Your files and labels")
 def test_photographs_that_did_not_change_are_not_decoded_again(pictures, tmp_path, monkeypatch):
     folder, decoded = tmp_path / "raw", []
     folder.mkdir()

@@ -248,6 +248,6 @@ def _lite_state(name: str, backbone: nn.Module) -> dict[str, Tensor]:
 
 
 def _reason(error: Exception) -> str:
-    if type(error).__name__ == "UnpicklingError":  # torch's own text advises to run what the file holds
+    if "weights_only" in str(error):  # the libraries' own texts advise to run what the file holds
         return "it holds more than tensors, and nothing else is loaded"
     return first_line(error)

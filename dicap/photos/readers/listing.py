@@ -54,7 +54,7 @@ class Listing:
         joined: whether the labels of one image stand in several rows in any case.
         moved: whether the names are those of another machine, even where some are found here.
         literal: whether a missing value is no text, so that the text `NA` is a name.
-        separated: whether `;` separates names in some of the cells; None: nothing separates names, or what does is said.
+        separated: the cells in which `;` separates names, joined; None: nothing separates names, or what does is said.
     """
 
     rows: list[Row]
@@ -63,7 +63,7 @@ class Listing:
     joined: bool = False
     moved: bool = False
     literal: bool = False
-    separated: bool | None = None
+    separated: str | None = None
 
 
 def to_raw(root: Path, listing: Listing, own: Own, looking: bool = False) -> RawSet:

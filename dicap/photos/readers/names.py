@@ -78,14 +78,14 @@ def with_words(listing: Listing, own: Own, looking: bool = False) -> Listing:
     return replace(listing, rows=rows)
 
 
-def ask_of_names(places: Mapping[str, str], certain: Collection[str], typed_in: bool, separated: bool | None) -> None:
+def ask_of_names(places: Mapping[str, str], certain: Collection[str], typed_in: bool, separated: str | None) -> None:
     """Ask of names that may be something else than the name of one class.
 
     Args:
         places: where each name stands.
         certain: names that are no question.
         typed_in: whether somebody typed them into cells, as into no list of a program.
-        separated: whether `;` separates names in some of the cells; None: names stand alone, and nothing separates them.
+        separated: the cells in which `;` separates names, joined; None: names stand alone, and nothing separates them.
 
     Raises:
         Question: with the names, or the mark that may separate several.
@@ -103,8 +103,9 @@ def ask_of_names(places: Mapping[str, str], certain: Collection[str], typed_in: 
         return
     pieces = Counter(piece for name in names for piece in {*name.split()})
     repeated = names if separated else names | {piece for piece, count in pieces.items() if count > 1}
+    held = "".join([separated, *certain])
     for name, where in places.items():
-        if name not in certain and (mark := _mark_within(name, names, repeated, separated)):
+        if name not in certain and (mark := _mark_within(name, names, repeated, held, alone=not separated)):
             shown = name if len(name) <= 60 else f"{name[:57]}..."
             raise Question(
                 f"{where}: labels: is {shown!r} one class or several? Write `;` between several; --separator {typed(mark)} reads "
@@ -132,15 +133,17 @@ def doubt_of(name: str, names: Collection[str], typed_in: bool = False) -> str:
     return "a name within marks" if typed_in and WRAPPED.search(name) else ""
 
 
-def _mark_within(name: str, names: Collection[str], repeated: Collection[str], separated: bool) -> str | None:
+def _mark_within(name: str, names: Collection[str], repeated: Collection[str], held: str, *, alone: bool) -> str | None:
     """What may separate several names in one: a mark that names hardly hold, or any between names that stand alone too.
 
-    Where `;` separates in other cells, a mark is believed to belong to the name, but for a comma and its like, unless a part of
-    the name is a name.
+    Args:
+        held: cells in which `;` separates, and names that are certain: a comma and its like in them belong to names.
+        alone: whether no cell has a `;`. Where one has, a mark belongs to the name unless a part of the name is a name.
     """
     for mark in dict.fromkeys(letter for letter in name if letter not in WITHIN and unicodedata.category(letter)[0] not in "LNM"):
         parts = [part.strip() for part in name.split(mark)]
-        if mark in BETWEEN or (mark in name.strip(mark) and (not separated or any(part in names for part in parts))):
+        within = mark in name.strip(mark) or mark in BETWEEN
+        if within and (alone or (mark in BETWEEN and mark not in held) or any(part in names for part in parts)):
             return mark
     for mark in dict.fromkeys(re.findall(WORDS, name)):
         parts = [part.strip() for part in name.split(mark) if part.strip()]

@@ -80,7 +80,7 @@ def _labels(sheet: Sheet, own: Own) -> tuple[Names, Names, bool | None]:
     labels = read_names(sheet, own.labels, own.separator)
     if own.value is not None:
         return *_marked(sheet, own, [own.value], [[names or []] for names in labels]), None
-    separated = None if own.separator != "auto" else any(";" in text for text in sheet.texts(own.labels))
+    separated = None if own.separator != "auto" else "".join(text for text in sheet.texts(own.labels) if ";" in text)
     absent: Names = [None] * len(labels)
     if own.absent is not None:
         absent = read_absent(sheet, own.absent, labels, own.separator)

@@ -132,8 +132,8 @@ def _csv(path: Path) -> Content:
         place = f"{path}: line {reader.line_num}"
         if len(row) != len(header):
             raise DataError(
-                f"{place}: {len(row)} cells, the header has {len(header)}; write one cell for each column, empty ones too, with quotes "
-                f"around values that hold {separator!r}"
+                f"{place}: {len(row)} cells, the header has {len(header)}; write one cell for each column, empty ones too, with "
+                f"quotes around values that hold {separator!r}"
             )
         rows.append(row)
         places.append(place)

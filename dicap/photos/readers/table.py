@@ -72,15 +72,16 @@ def check_columns(sheet: Sheet, own: Own) -> None:
         )
 
 
-def _labels(sheet: Sheet, own: Own) -> tuple[Names, Names, bool | None]:
-    """The labels of each row, the classes known to be absent (None: all others), and whether names may be several in one."""
+def _labels(sheet: Sheet, own: Own) -> tuple[Names, Names, str | None]:
+    """The labels of each row, the classes known to be absent (None: all others), and `Listing.separated`."""
     if own.labels is None:
         heads = own.classes or []
         return *_marked(sheet, own, heads, [[[normalize("NFC", head)] for head in heads]] * len(sheet.places)), None
     labels = read_names(sheet, own.labels, own.separator)
     if own.value is not None:
         return *_marked(sheet, own, [own.value], [[names or []] for names in labels]), None
-    separated = None if own.separator != "auto" else "".join(text for text in sheet.texts(own.labels) if ";" in text)
+    texts = [text for head in (own.labels, own.absent) if head is not None for text in sheet.texts(head)]
+    separated = "".join(text for text in texts if ";" in text) if own.separator == "auto" else None
     absent: Names = [None] * len(labels)
     if own.absent is not None:
         absent = read_absent(sheet, own.absent, labels, own.separator)

@@ -345,8 +345,7 @@ def _ask_of_names(sheet: Sheet, present: Names, absent: Names, known: set[str]) 
     """Refuse names that may be something else than the name of one class. Raises DataError."""
     names_of = [[*(here or ()), *(gone or ())] for here, gone in zip(present, absent, strict=True)]
     places = {name: where for names, where in zip(names_of, sheet.places, strict=True) for name in names}
-    heads = {"labels", "absent"} & {*sheet.header}
-    separated = "".join(text for head in sorted(heads) for text in sheet.texts(head) if ";" in text)
+    separated = sheet.separated(head for head in ("labels", "absent") if head in sheet.header)
     try:
         ask_of_names(places | dict.fromkeys(known, ""), known, True, separated)
     except Question as question:

@@ -6,7 +6,7 @@ import io
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,6 +56,10 @@ class Sheet:
     def texts(self, head: str) -> list[str]:
         """A column as stripped texts."""
         return [text.strip() for text in self.raw(head)]
+
+    def separated(self, heads: Iterable[str]) -> str:
+        """The cells of some columns in which `;` separates names, joined."""
+        return "".join(text for head in heads for text in self.texts(head) if ";" in text)
 
     def error(self, row: int, text: str) -> DataError:
         """The error of one of the rows."""

@@ -80,8 +80,7 @@ def _labels(sheet: Sheet, own: Own) -> tuple[Names, Names, str | None]:
     labels = read_names(sheet, own.labels, own.separator)
     if own.value is not None:
         return *_marked(sheet, own, [own.value], [[names or []] for names in labels]), None
-    texts = [text for head in (own.labels, own.absent) if head is not None for text in sheet.texts(head)]
-    separated = "".join(text for text in texts if ";" in text) if own.separator == "auto" else None
+    separated = sheet.separated(filter(None, (own.labels, own.absent))) if own.separator == "auto" else None
     absent: Names = [None] * len(labels)
     if own.absent is not None:
         absent = read_absent(sheet, own.absent, labels, own.separator)
@@ -97,13 +96,15 @@ def _rows(sheet: Sheet, own: Own, root: Path, labels: Names, absent: Names) -> t
     elif len({*sheet.files}) > 1:
         splits = [split_in(path, root) or "" for path in sheet.files]
     groups = [""] * n if own.group is None else sheet.texts(own.group)
+    names_of_groups = {*groups}
+    no_groups = {name for name in names_of_groups if name == NONE or says_nothing(name, names_of_groups)}
     unlabelled = [False] * n if own.open is None else [mark == 1 for mark in marks(sheet, own.open)]
     images = sheet.raw(own.image or "")  # a name may begin with a blank
     for i, (image, names, gone) in enumerate(zip(images, labels, absent, strict=True)):
         split = split_of(splits[i], sheet.places[i])
         if not image.strip() or has_control(image.strip()):
             raise sheet.error(i, f"column image: found {image.strip()!r}; name a file")
-        if groups[i] == NONE or says_nothing(groups[i], groups):
+        if groups[i] in no_groups:
             raise sheet.error(
                 i,
                 f"group: {groups[i]!r} would be one group of all such rows; write nothing where it is not known, or another name",

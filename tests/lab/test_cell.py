@@ -160,6 +160,20 @@ def test_nothing_that_a_user_s_git_is_told_refuses_a_result_or_leads_elsewhere(p
     assert not cell.git("status", "--porcelain", folder=project)
 
 
+@pytest.mark.parametrize("rest", ["its folder", "what Git knows of it", "both"])
+def test_the_next_try_removes_what_a_killed_one_left(project, rest):
+    job = cell.job_name("two", rev(project))
+    tree = project / ".dicap" / "sweep" / f"{job}.try-killed"
+    if rest == "its folder":
+        tree.mkdir()
+    else:
+        cell.git("worktree", "add", "--quiet", "--detach", str(tree), folder=project)
+    if rest == "what Git knows of it":
+        shutil.rmtree(tree)
+    code, output = ended(start(project, "two", 2))
+    assert code == 0 and not left(project), output
+
+
 def test_a_failure_has_dvcs_exit_code_and_leaves_nothing(project):
     code, output = ended(start(project, "seven", 7))
     assert code not in (0, 75) and "Error: seven is refused" in output

@@ -455,3 +455,28 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_done(tmp_path):
     assert "is the folder of the photographs" in str(said.exception or said.output) and list(tmp_path.iterdir()) == [
         tmp_path / "params.yaml"
     ]
+
+
+@pytest.mark.parametrize("word", ["none", "?", "n/a"])
+def test_a_word_for_nothing_among_absent_classes_alone_is_answered_for_convert_too(tmp_path, word):
+    rows = [[name, "cat" if i % 2 else "dog", (word, "dog" if i % 2 else "cat")[i > 2]] for i, name in enumerate(NAMES)]
+    write(tmp_path, [["image", "labels", "absent"], *rows])
+    with pytest.raises(Question) as question:
+        survey(tmp_path, Own(test_share=0.3))
+    _, reading = survey(tmp_path, Own(test_share=0.3, **question.value.options))
+    assert {*read(tmp_path, reading).classes} == {*CATDOG}
+
+
+@pytest.mark.parametrize("form", ["voc", "cvat"])
+def test_an_object_without_a_name_may_be_any_class(tmp_path, form):
+    pictures(tmp_path, NAMES)
+    tags = {name: "" if name == NAMES[5] else "cat" for name in NAMES}
+    if form == "cvat":
+        nodes = "".join(f'<image name="{name}"><tag label="{tag}"/></image>' for name, tag in tags.items())
+        (tmp_path / "annotations.xml").write_text(f"<annotations>{nodes}</annotations>")
+    else:
+        for name, tag in tags.items():
+            text = f"<annotation><filename>{name}</filename><object><name>{tag}</name></object></annotation>"
+            (tmp_path / f"{name[:-4]}.xml").write_text(text)
+    with pytest.raises(DataError, match="has no name"):
+        looked_at(tmp_path, Own(test_share=0.3))

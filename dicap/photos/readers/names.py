@@ -46,8 +46,10 @@ def with_words(listing: Listing, own: Own, looking: bool = False) -> Listing:
     if own.classes and own.format == "table":  # columns that were chosen
         return listing
     places: dict[str, str] = {}
+    present: set[str] = set()
     for row in listing.rows:
         if row.split != "unlabeled":
+            present |= row.labels or frozenset()
             for name in sorted((row.labels or frozenset()) | (row.absent or frozenset())):
                 places.setdefault(name, row.where)
     certain, names = {*(own.names or ())}, {*places}
@@ -59,7 +61,7 @@ def with_words(listing: Listing, own: Own, looking: bool = False) -> Listing:
         raise Question(
             f"{places[first]}: labels: is {first} a class, or does it say nothing? --words none reads it as none of the classes, "
             "--words empty as an empty cell, --names as a class",
-            names=sorted(nothing),
+            **({"names": sorted(nothing & present)} if nothing & present else {"words": "none"}),  # no image shows the others
         )
     if looking or own.names is None:
         others = {name: where for name, where in places.items() if name not in nothing}

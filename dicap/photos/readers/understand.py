@@ -252,7 +252,7 @@ class Columns:
 
     def _held(self, head: str) -> str:
         shown = dict.fromkeys(text if len(text) <= 24 else f"{text[:21]}..." for text in self._texts[head] if text)
-        return f"{head} ({'0 and 1' if head in self._binary else first_of([*shown], 3)})"
+        return f"{head} ({'0 and 1' if self._words[head] <= MARKS else first_of([*shown], 3)})"
 
     def _is_binary(self, head: str) -> bool:
         """Whether at least half of the cells are 0, 1 and the like: of the others the reader says what is wrong with them."""

@@ -1,6 +1,7 @@
 """Annotations in XML: Pascal VOC (a file an image) and CVAT for images (one file)."""
 
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -42,7 +43,7 @@ def _read_voc(root: Path, own: Own) -> Listing:
         beside = root.joinpath(*("JPEGImages" if part == "Annotations" else part for part in path.parent.relative_to(root).parts))
         folders = (beside, path.parent, root / "JPEGImages", path.parent.parent / "JPEGImages")
         objects = [node for node in tree.iter("object") if node.findtext("deleted", "").strip() not in YES]  # of LabelMe
-        labels = frozenset((node.findtext("name") or "").strip() for node in objects) - {""}
+        labels = _named(((node.findtext("name") or "").strip() for node in objects), path)
         rows.append(Row(name, labels, lists.get(path.stem), empty=not labels, where=str(path), folders=folders))
     notes = []
     if lists and (loose := sum(path.stem not in lists for path in trees)):
@@ -60,7 +61,7 @@ def _read_cvat(root: Path, own: Own) -> Listing:
     nodes = [(root / name, node) for name in own.files or () for node in _images(_parse(root / name), root / name)]
     rows, subsets = [], set()
     for path, node in nodes:
-        labels = frozenset(name for child in node for name in _names(child, own.attributes, path)) - {""}
+        labels = _named((name for child in node for name in _names(child, own.attributes, path)), path)
         subsets.add(subset := node.get("subset", "").lower())
         folders = (path.parent / "images", path.parent, root / "images")
         split = SPLIT_NAMES.get(subset)
@@ -82,6 +83,14 @@ def _images(tree: ElementTree.Element, path: Path) -> list[ElementTree.Element]:
 def _names(node: ElementTree.Element, attributes: str, path: Path) -> list[str]:
     said = {one.get("name", "").strip(): (one.text or "").strip() for one in node.findall("attribute")}
     return names_of(node.get("label", "").strip(), said, attributes, path, tag=node.tag == "tag")
+
+
+def _named(names: Iterable[str], path: Path) -> frozenset[str]:
+    """The labels of an image. Raises DataError if something in it has no name: it may be any class."""
+    labels = frozenset(names)
+    if "" in labels:
+        raise DataError(f"{path}: an object or a tag has no name; write its class, or take it out")
+    return labels
 
 
 def names_of(label: str, said: dict[str, str], attributes: str, path: Path, tag: bool = False) -> list[str]:

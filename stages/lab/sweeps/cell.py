@@ -92,8 +92,8 @@ def run(project: Path, rev: str, name: str, changes: Mapping[str, Any], until: s
 def _worktree(project: Path, rev: str, job: str) -> Iterator[Path]:
     """The folder that corresponds to the project's in a worktree of its own; those of the job's killed tries are removed."""
     sweep = log_of(project, job).parent
-    for left in sweep.glob(f"{job}.try-*"):
-        _remove(left, project)
+    for name in {each.name for folder in (sweep, _known(project)) for each in folder.glob(f"{job}.try-*")}:
+        _remove(sweep / name, project)  # its folder, what Git knows of it, or both: a try can be killed between the two
     top = Path(git("rev-parse", "--show-toplevel", folder=project).strip())
     tree = Path(tempfile.mkdtemp(prefix=f"{job}.try-", dir=sweep))  # another each time: a killed one's training may write still
     try:
@@ -113,10 +113,14 @@ def _remove(tree: Path, project: Path) -> None:
 def _git_worktree(*arguments: str, project: Path) -> None:
     """`git worktree`, of one cell at a time: it fails where another worktree is half made (seen with Git 2.39)."""
     with locked(project / ".dicap" / "sweep" / "worktrees.lock", wait=True):
-        known = Path(git("rev-parse", "--path-format=absolute", "--git-path", "worktrees", folder=project).strip())
-        for last in (each for each in known.glob("*.try-*/commondir") if not each.stat().st_size):
+        for last in (each for each in _known(project).glob("*.try-*/commondir") if not each.stat().st_size):
             shutil.rmtree(last.parent)  # its node died while it was made
         git("worktree", *arguments, folder=project)
+
+
+def _known(project: Path) -> Path:
+    """The folder in which Git keeps a folder for each worktree of the project."""
+    return Path(git("rev-parse", "--path-format=absolute", "--git-path", "worktrees", folder=project).strip())
 
 
 def _prepare(place: Path, project: Path, changes: Mapping[str, Any]) -> None:

@@ -29,15 +29,15 @@ class PseudoLabels(NamedTuple):
     soft: bool = False  # soft target: the opposite label counts with 1 - weight (docs/methods.md 3.10, reading b)
 
 
-def dual_thresholds(p: Tensor, y: Tensor, *, rule: str = "midrange", crossed: str = "uncertain") -> Thresholds:
+def dual_thresholds(p: Tensor, y: Tensor, *, rule: str = "midrange") -> Thresholds:
     """tau_pos[c] and tau_neg[c] from the scores on D_sup (docs/methods.md 3.5, Equation (8), 3.13-B).
 
-    A class without positives gets tau_pos = 1, one without negatives tau_neg = 0.
+    A class without positives gets tau_pos = 1, one without negatives tau_neg = 0. Where tau_neg > tau_pos the two are exchanged:
+    what lies between them, where the evidence conflicts, is uncertain.
 
     Args:
         p: (N, C) scores on D_sup; y: (N, C) labels.
         rule: `midrange`: (max + min) / 2 of the positives' and of the negatives' scores; `none`: 0.5 for both.
-        crossed: what lies between where tau_neg > tau_pos: `uncertain`: the two are sorted; `positive`: tau_pos counts.
 
     >>> p, y = torch.tensor([[0.9], [0.7], [0.3], [0.1]]), torch.tensor([[1], [1], [0], [0]])
     >>> thresholds = dual_thresholds(p, y)
@@ -45,7 +45,6 @@ def dual_thresholds(p: Tensor, y: Tensor, *, rule: str = "midrange", crossed: st
     (0.8, 0.2)
     """
     assert p.shape == y.shape and p.ndim == 2 and rule in ("midrange", "none"), (p.shape, y.shape, rule)
-    assert crossed in ("uncertain", "positive"), crossed
     p, positive, negative = p.double(), y > 0, y == 0
     n_pos, n_neg = positive.sum(0), negative.sum(0)  # (C,)
     no_pos, no_neg = n_pos == 0, n_neg == 0
@@ -54,12 +53,11 @@ def dual_thresholds(p: Tensor, y: Tensor, *, rule: str = "midrange", crossed: st
         half = torch.full(n_pos.shape, 0.5, dtype=torch.float64, device=p.device)
         return Thresholds(half, half, n_pos, n_neg, ~everything, everything)
     tau_pos, tau_neg = _midrange(p, positive), _midrange(p, negative)
-    cross = (tau_neg > tau_pos) & ~no_pos & ~no_neg
-    low, high = torch.where(cross, tau_pos, tau_neg), torch.where(cross, tau_neg, tau_pos)
-    tau_pos, tau_neg = (high if crossed == "uncertain" else tau_pos), low
+    crossed = (tau_neg > tau_pos) & ~no_pos & ~no_neg
+    tau_pos, tau_neg = torch.where(crossed, tau_neg, tau_pos), torch.where(crossed, tau_pos, tau_neg)
     tau_pos = torch.where(no_pos, torch.ones_like(tau_pos), tau_pos)
     tau_neg = torch.where(no_neg, torch.zeros_like(tau_neg), tau_neg)
-    return Thresholds(tau_pos, tau_neg, n_pos, n_neg, cross, everything)
+    return Thresholds(tau_pos, tau_neg, n_pos, n_neg, crossed, everything)
 
 
 def _midrange(p: Tensor, chosen: Tensor) -> Tensor:

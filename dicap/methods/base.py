@@ -73,8 +73,8 @@ class Teacher(Protocol):
         """None unless an option that is named after a leak asks for it (`dicap.methods.leaks`)."""
         ...
 
-    def scores(self, rows: np.ndarray, *, view: str = "auto", mode: str = "eval") -> Tensor:
-        """(n, C) scores of the teacher for these images, in [0, 1]: float32. `view`, `mode`: as thresholds.view and mode."""
+    def scores(self, rows: np.ndarray) -> Tensor:
+        """(n, C) scores of the teacher for these images, in [0, 1]: float32."""
         ...
 
     def outputs(self, rows: np.ndarray, function: Callable[[nn.Module, Tensor], Tensor], *, online: bool = False) -> Tensor:

@@ -87,8 +87,6 @@ class DiCaP(Method):
         rates = estimate_rates(*count_bins(p_count, y_count, c.bins), anchor=c.anchor, empty_bin=c.empty_bin)
 
         # (2) dual thresholds: mid-ranges of the scores on D_sup
-        if t.rule == "midrange" and (t.view, t.mode) != ("auto", "eval"):
-            p_sup = teacher.scores(roles.sup, view=t.view, mode=t.mode)
         thresholds = self.thresholds(p_sup, y_sup)
 
         # (3) pseudo-labels and their weights
@@ -98,8 +96,7 @@ class DiCaP(Method):
 
     def thresholds(self, p: Tensor, y: Tensor) -> Thresholds:
         """Dual thresholds from scores and labels of D_sup (docs/methods.md 3.5)."""
-        s = self.settings.thresholds
-        return dual_thresholds(p, y, rule=s.rule, crossed=s.crossed)
+        return dual_thresholds(p, y, rule=self.settings.thresholds.rule)
 
     def pseudo_labels(self, p: Tensor, rates: Rates, thresholds: Thresholds) -> PseudoLabels:
         """Labels and weights of scores (n, C)."""

@@ -91,8 +91,6 @@ def unread(s: Settings) -> dict[str, str]:
     own_head = method if s.head == OWN_HEAD else f"head is {s.head}"
     own_rate = s.method == "bbam" and s.bbam.lr != "auto"
     two_rates = s.train.trainable == "all" and "auto" not in (s.train.head_lr, s.train.backbone_lr)
-    held = s.train.trainable == "head" or s.train.batch_norm == "eval"
-    still = held and (s.head == "linear" or not s.network.dropout)
     solvable = s.head == "linear" and facts.convex and any(s.trains(k) and s.trainable(k) == "head" for k in ("warmup", "train"))
     by_solving = "the head is solved, without steps or epochs"
     rules = [  # whether, why, which keys
@@ -133,7 +131,6 @@ def unread(s: Settings) -> dict[str, str]:
             "augment.cutout augment.flip",
         ),
         (s.unfreezes, "solved heads make the pseudo-labels", "calibration.teacher calibration.view"),
-        (s.unfreezes, "linear.pseudo_weight weighs pseudo-labels there too", "train.pseudo_weight"),
         # Steps of the warm-up and of the main stage
         (skipped, "drml.features is pretrained: there is no warm-up", "warmup.epochs warmup.batch_size warmup.eval_every"),
         (skipped, "drml.features is pretrained: there is no warm-up", "loss.* augment.*"),
@@ -157,10 +154,6 @@ def unread(s: Settings) -> dict[str, str]:
             "warmup.over is unlabelled: steps are as large as the main stage's",
             "warmup.batch_size",
         ),
-        (s.thresholds.rule != "midrange", f"thresholds.rule is {s.thresholds.rule}", "thresholds.crossed"),
-        (s.thresholds.rule != "midrange", f"thresholds.rule is {s.thresholds.rule}", "thresholds.view thresholds.mode"),
-        ("train" in solved or s.unfreezes, "solved heads make the pseudo-labels", "thresholds.view thresholds.mode"),
-        (still, "the network answers alike in train mode, without dropout and BatchNorm by the batch", "thresholds.mode"),
         (s.thresholds.rule == "none", "thresholds.rule none leaves no entry uncertain", "contrastive.enabled"),
         (
             not s.warmup.wcl and (not s.contrastive.enabled or s.thresholds.rule == "none"),

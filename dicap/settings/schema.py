@@ -233,15 +233,6 @@ class Thresholds(Section):
     rule: Literal["midrange", "none"] = published(
         "midrange", "midrange: as published; none: every entry is confident, label 1[p >= 0.5]"
     )
-    crossed: Literal["uncertain", "positive"] = assumed(
-        "uncertain", "with midrange: label of an entry between crossed thresholds; positive: Equation (9) read from the top"
-    )
-    view: Literal["auto", "test", "strong"] = assumed(
-        "auto", "with midrange: the teacher's view of D_sup; auto: calibration.view"
-    )
-    mode: Literal["eval", "train"] = assumed(
-        "eval", "with midrange: the teacher's mode on D_sup; train: dropout, and BatchNorm by the batch, as in a step"
-    )
 
 
 class Contrastive(Section):
@@ -279,7 +270,6 @@ class Train(Section):
         "auto",
         "labelled images among them; auto: 1.25 x the labelled share of the batch, 4/8/12/16 of 64 at 5/10/15/20 % as published",
     )
-    pseudo_weight: NonNegative = assumed(1.0, "weight of the pseudo-labels' loss relative to the labels', in training by steps")
     shuffle: bool = assumed(
         True, "false: CAP's fixed batches, in the order in which the labels were drawn and alike in every epoch"
     )

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,22 +12,21 @@ from torch import Tensor, nn
 
 from dicap.data.format import is_partial
 from dicap.data.labels import read_labels
-from dicap.data.loader import Request
 from dicap.data.store import Store
 from dicap.errors import DataError, SettingsError
 from dicap.files.artifacts import ROLES, read_roles
 from dicap.machine.progress import progress
 from dicap.machine.runtime import Runtime
 from dicap.methods import build_method
-from dicap.methods.base import HiddenLabels, Method, Phase, Roles, frozen_statistics
+from dicap.methods.base import HiddenLabels, Method, Phase, Roles
 from dicap.methods.leaks import named_leak
-from dicap.network import detach_backbone, hold_statistics
+from dicap.network import detach_backbone
 from dicap.network.stored import StoredBackbone
 from dicap.settings import Settings
 from dicap.settings.catalogue import OWN
 from dicap.settings.methods import METHODS, holds_out
 from dicap.training.hidden import HiddenLabelReader
-from dicap.training.inputs import SCORING_BATCH, FixedFeatures, FrozenFeatures, Images, Inputs
+from dicap.training.inputs import FixedFeatures, FrozenFeatures, Images, Inputs
 
 
 class VisibleLabels:
@@ -166,33 +165,26 @@ class Experiment:
         *,
         function: Callable[[nn.Module, Tensor], Tensor] | None = None,
         weak: tuple[str, int] | None = None,
-        strong: tuple[str, int] | None = None,
-        training: bool = False,
         desc: str | None = None,
     ) -> Tensor:
         """Scores (n, C) of images by a network in eval mode, on its device.
 
         Args:
             function: what to compute, (network, inputs) -> (b, ...), instead of the method's scores.
-            weak, strong: (stage, epoch) for such a view; without them the test view.
-            training: the network is in train mode, as in a step; BatchNorm's running statistics stay.
+            weak: (stage, epoch) for a weak view; without it the test view.
             desc: name of the progress bar; None: no bar.
         """
         function = self.method.scores if function is None else function
         shown = rows if len(rows) else np.zeros(1, np.int64)  # without rows any image tells the shape of an answer
-        batches = self.inputs.scoring(self.runtime, shown, weak) if strong is None else self._strong(shown, *strong)
+        batches = self.inputs.scoring(self.runtime, shown, weak)
         if desc is not None:
             batches = progress(batches, desc=desc, total=len(shown), unit="image", count=lambda batch: len(batch[0]))
         was_training = network.training
-        network.train(training)
-        if training and self.settings.train.batch_norm == "eval":
-            hold_statistics(network)
+        network.eval()
         out: Tensor | None = None
         start = 0
-        with torch.inference_mode(), self.runtime.autocast(), frozen_statistics(network):
+        with torch.inference_mode(), self.runtime.autocast():
             for batch, inputs in batches:
-                if len(batch) == 1:  # BatchNorm by the batch needs two
-                    network.eval()
                 part = function(network, inputs)
                 if out is None:
                     with torch.inference_mode(False):  # a result that training may use
@@ -202,10 +194,3 @@ class Experiment:
         network.train(was_training)
         assert out is not None
         return out
-
-    def _strong(self, rows: np.ndarray, stage: str, epoch: int) -> Iterator[tuple[np.ndarray, Tensor]]:
-        """(rows, strong views of the main stage) in order."""
-        pieces = [rows[i : i + SCORING_BATCH] for i in range(0, len(rows), SCORING_BATCH)]
-        requests = [[Request("strong", piece, self.method.strong)] for piece in pieces]
-        views = self.inputs.views(self.runtime, requests, stage=stage, epoch=epoch, start=0)
-        return ((piece, found["strong"]) for piece, found in zip(pieces, views, strict=True))

@@ -4,11 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from dicap.methods.base import HiddenLabels
-from dicap.randomness import torch_seed
 from dicap.training.experiment import Experiment
 
 
@@ -30,18 +28,17 @@ class EpochTeacher:
         """Hidden labels, where an option is named after reading them."""
         return self.experiment.oracle
 
-    def scores(self, rows: np.ndarray, *, view: str = "auto", mode: str = "eval") -> Tensor:
+    def scores(self, rows: np.ndarray) -> Tensor:
         """(n, C) float32 scores."""
-        e, at = self.experiment, ("refresh", self.epoch)
-        view = e.settings.calibration.view if view == "auto" else view
-        torch.manual_seed(torch_seed(e.settings.seed, *at))  # dropout
-        weak, strong = (at if view == name else None for name in ("weak", "strong"))
-        return e.predict(self.network, rows, weak=weak, strong=strong, training=mode == "train")
+        return self.experiment.predict(self.network, rows, weak=self._view)
 
     def outputs(self, rows: np.ndarray, function: Callable[[nn.Module, Tensor], Tensor], *, online: bool = False) -> Tensor:
         """(n, ...) float32 of the teacher, or of the network in training."""
-        weak = ("refresh", self.epoch) if self.experiment.settings.calibration.view == "weak" else None
-        return self.experiment.predict(self.online if online else self.network, rows, function=function, weak=weak)
+        return self.experiment.predict(self.online if online else self.network, rows, function=function, weak=self._view)
+
+    @property
+    def _view(self) -> tuple[str, int] | None:
+        return ("refresh", self.epoch) if self.experiment.settings.calibration.view == "weak" else None
 
     def labels(self, rows: np.ndarray) -> Tensor:
         """(n, C) labels of D_l, -1 where unknown."""

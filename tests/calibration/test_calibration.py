@@ -151,18 +151,17 @@ def test_a_rate_beside_a_knot_leaves_the_probabilities_by_no_rounding(anchor):
 @given(
     p=arrays.arrays(np.float64, (6, 3), elements=st.integers(0, 8).map(lambda eighths: eighths / 8)),
     y=arrays.arrays(np.int8, (6, 3), elements=st.sampled_from([-1, 0, 0, 1])),
-    overlap=st.sampled_from(["uncertain", "positive"]),
 )
-def test_thresholds_and_labels_equal_a_loop(p, y, overlap):
-    """Equal scores, crossed thresholds, whose overlap is uncertain or positive, and classes never seen positive or negative."""
-    t = dual_thresholds(torch.from_numpy(p), torch.from_numpy(y), crossed=overlap)
+def test_thresholds_and_labels_equal_a_loop(p, y):
+    """Equal scores, crossed thresholds, whose overlap is uncertain, and classes never seen positive or negative."""
+    t = dual_thresholds(torch.from_numpy(p), torch.from_numpy(y))
     labels = hard_labels(torch.from_numpy(p), t)
     for c in range(3):
         positive, negative = p[y[:, c] == 1, c], p[y[:, c] == 0, c]
         pos = (max(positive) + min(positive)) / 2 if len(positive) else 1
         neg = (max(negative) + min(negative)) / 2 if len(negative) else 0
         crossed = len(positive) > 0 < len(negative) and neg > pos
-        low, high = (neg, pos) if not crossed else (pos, neg) if overlap == "uncertain" else (pos, pos)
+        low, high = (neg, pos) if not crossed else (pos, neg)
         assert (t.tau_neg[c], t.tau_pos[c], t.crossed[c]) == (low, high, crossed)
         assert (t.n_pos[c], t.n_neg[c]) == (len(positive), len(negative))
         assert labels[:, c].tolist() == [1 if score > high else 0 if score < low else -1 for score in p[:, c]]

@@ -5,15 +5,11 @@ import pytest
 import tiny
 import torch
 from calibration.test_losses import slow_asymmetric
-from safetensors.numpy import load_file
 from torch import nn
 
-from dicap.calibration.thresholds import dual_thresholds
-from dicap.data.loader import Request, load, scoring_batches
+from dicap.data.loader import scoring_batches
 from dicap.methods import build_method
 from dicap.methods.base import Batch, Roles
-from dicap.randomness import torch_seed
-from dicap.settings.methods import METHODS
 from dicap.training.teacher import EpochTeacher
 
 IMAGES, CLASSES, WIDTH = 6, 3, 5
@@ -238,13 +234,12 @@ class Table:
 
     epoch = 0
 
-    def __init__(self, scores, y, nameless=(), others=None):
+    def __init__(self, scores, y, nameless=()):
         self._scores, self._y, self.asked = scores, y, []
         self._nameless = list(nameless)  # truly unlabelled rows
-        self._others = others  # by another look
 
-    def scores(self, rows, **look):
-        return self._scores[rows] if not look else self._others[rows]
+    def scores(self, rows):
+        return self._scores[rows]
 
     def labels(self, rows):
         self.asked.extend(rows)
@@ -302,68 +297,17 @@ def test_refresh_counts_guarded_classes():
     assert method_of(thresholds__rule="none").refresh(Table(scores, y), roles).guarded is None
 
 
-@pytest.mark.parametrize("change", [{"thresholds__view": "strong"}, {"thresholds__view": "test"}, {"thresholds__mode": "train"}])
-@pytest.mark.parametrize("policy", ["estimated", "labeled"])
-def test_another_look_at_d_sup_moves_the_thresholds_and_no_rate(change, policy):
-    scores, y, others = torch.rand(12, CLASSES), torch.randint(0, 2, (12, CLASSES), dtype=torch.uint8), torch.rand(12, CLASSES)
-    y[:2] = torch.tensor([[0], [1]])
-    roles = Roles(np.arange(8), np.array([8]), np.array([9, 10]), np.array([11]))
-    method, teacher = method_of(calibration__policy=policy, **change), Table(scores, y, others=others)
-    refresh, before = method.refresh(teacher, roles), method_of(calibration__policy=policy).refresh(teacher, roles)
-    assert all(torch.equal(*pair) for pair in zip(refresh.thresholds, dual_thresholds(others[:8], y[:8]), strict=True))
-    assert torch.equal(refresh.rates.r_pos, before.rates.r_pos)
-    assert not torch.equal(refresh.thresholds.tau_pos, before.thresholds.tau_pos)
-
-
-@pytest.mark.parametrize("view", ["auto", "test", "strong"])
-@pytest.mark.parametrize("mode", ["eval", "train"])
-@pytest.mark.parametrize("batch_norm", ["train", "eval"])
-def test_a_look_is_what_a_step_would_see_and_leaves_the_network_as_it_is(tiny_experiment, view, mode, batch_norm):
-    """A network's own answer, in its mode, to views of which the strong ones are the loader's, made one at a time."""
-    experiment = tiny_experiment({"train.batch_norm": batch_norm})
+@pytest.mark.parametrize("view", ["weak", "test"])
+def test_a_teachers_scores_are_those_of_its_network_in_eval_mode_which_stays_as_it_is(tiny_experiment, view):
+    experiment = tiny_experiment({"calibration.view": view})
     network, same = tiny.network_of(experiment, None)(), tiny.network_of(experiment, None)()
     rows, seed = experiment.roles.sup, experiment.settings.seed
-    found = EpochTeacher(experiment, network, network, 3, {}).scores(rows, view=view, mode=mode)
-
-    if view == "strong":
-        steps = [[Request("strong", rows[i : i + 1], experiment.method.strong)] for i in range(len(rows))]
-        views = load(experiment.store, steps, seed=seed, stage="refresh", epoch=3, workers=0)
-        images = torch.cat([step["strong"] for step in views])
-    else:
-        flip = (seed, "refresh", 3) if view == "auto" else None
-        ((_, images),) = scoring_batches(experiment.store, rows, len(rows), flip=flip)
+    scores = EpochTeacher(experiment, network, network, 3, {}).scores(rows)
+    flip = (seed, "refresh", 3) if view == "weak" else None
+    ((_, images),) = scoring_batches(experiment.store, rows, len(rows), flip=flip)
     before = {name: value.clone() for name, value in same.state_dict().items()}
-    same.train(mode == "train")
-    if batch_norm == "eval":
-        same.backbone.eval()
-    torch.manual_seed(torch_seed(seed, "refresh", 3))
+    same.eval()
     with torch.no_grad():
-        torch.testing.assert_close(found, experiment.method.scores(same, images))
+        torch.testing.assert_close(scores, experiment.method.scores(same, images))
     after = network.state_dict()
-    assert network.training and all(torch.equal(value, after[name]) for name, value in before.items() if "num_" not in name)
-
-
-def test_in_train_mode_a_single_image_is_looked_at_as_in_eval_mode(tiny_experiment):
-    experiment = tiny_experiment()
-    network = tiny.network_of(experiment, None)()
-    teacher, one = EpochTeacher(experiment, network, network, 0, {}), experiment.roles.sup[:1]
-    assert torch.equal(teacher.scores(one, mode="train"), teacher.scores(one)) and network.training
-
-
-@pytest.mark.parametrize("method", ["dicap", "cap"])
-def test_half_the_weight_of_pseudo_labels_is_half_the_weight_of_each(tiny_experiment, monkeypatch, tmp_path, method):
-    kind = type(build_method(tiny.settings({"method": method}), CLASSES))
-
-    def run(weight, name):
-        changes = {"method": method, "head": METHODS[method].head, "train.pseudo_weight": weight}
-        out = tiny.run_stage(tiny_experiment(changes), "train", None, tmp_path / name)
-        return {key: value.tobytes() for key, value in load_file(out / "model.safetensors").items()}
-
-    found, whole, refresh = run(0.5, "half"), run(1.0, "whole"), kind.refresh
-
-    def halved(*given):
-        made = refresh(*given)
-        return made._replace(pseudo=made.pseudo._replace(weight=made.pseudo.weight / 2))
-
-    monkeypatch.setattr(kind, "refresh", halved)
-    assert run(1.0, "each") == found != whole
+    assert network.training and all(torch.equal(value, after[name]) for name, value in before.items())

@@ -72,10 +72,7 @@ RUNS = {
     "cross-fitted, then the whole network": tiny.FROZEN | WHOLE | AUTO,
     "labeled, online teacher": {"calibration.policy": "labeled", "calibration.teacher": "online", "loss.reduction": "mean"},
     "confidence, soft": {"calibration.policy": "confidence", "calibration.target": "soft", "thresholds.rule": "none"},
-    "other readings": {
-        **{"warmup.over": "unlabelled", "calibration.target": "soft", "train.pseudo_weight": 0.5, "loss.reduction": "mean"},
-        **{"thresholds.crossed": "positive", "thresholds.view": "strong", "thresholds.mode": "train"},
-    },
+    "other readings": {"warmup.over": "unlabelled", "calibration.target": "soft", "loss.reduction": "mean"},
 }
 
 

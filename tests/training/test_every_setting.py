@@ -158,7 +158,7 @@ WALKED = [
     "augment",
     "cap",
 ]
-FEW = pytest.param("dicap, whole", ["thresholds", "warmup.over", "train.pseudo_weight"], marks=pytest.mark.slow)
+FEW = pytest.param("dicap, whole", ["thresholds", "warmup.over"], marks=pytest.mark.slow)
 ELSEWHERE = {
     "calibration.bins": "counts of a record",
     "augment.flip": "by the stage of features",

@@ -20,13 +20,12 @@ from dicap.training.trainer import Trainer
 def train(run: Trainer, network: nn.Module) -> None:
     """Algorithm 1: every epoch counts correctness on D_est, labels D_unsup by it, and passes over D_unsup once."""
     method, roles = run.method, run.experiment.roles
-    weight = run.settings.train.pseudo_weight
-    learn(run, network, method.main(roles), lambda teacher: method.refresh(teacher, roles), pseudo_weight=weight)
+    learn(run, network, method.main(roles), lambda teacher: method.refresh(teacher, roles))
     run.publish()
 
 
 def learn(
-    run: Trainer, network: nn.Module, phase: Phase, make_labels: Callable[[Teacher], Refresh], *, pseudo_weight: float
+    run: Trainer, network: nn.Module, phase: Phase, make_labels: Callable[[Teacher], Refresh], *, pseudo_weight: float = 1.0
 ) -> None:
     """The epochs of a main stage by gradient steps. A stage that was stopped or killed goes on from its checkpoint.
 

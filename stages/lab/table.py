@@ -57,7 +57,8 @@ def command(
     experiments, notes = finished(everywhere=not here)
     if dataset:
         experiments = [experiment for experiment in experiments if experiment["settings"]["dataset"] in dataset]
-    plans = [plan for plan in map(read_grid, grid or sorted(GRIDS.glob("*.yaml"))) if plan.table == kind]
+    kinds = {kind, None} if grid else {kind}  # a grid that names no table is shown where it is asked for
+    plans = [plan for plan in map(read_grid, grid or sorted(GRIDS.glob("*.yaml"))) if plan.table in kinds]
     runs, more = frame_of(experiments, rows_of(kind, plans, experiments, given, params))
     made = [readings_table(runs, plans[0].cases)] if kind == "readings" and not runs.empty else []
     for spec in [] if runs.empty or made else tables.spec_of(kind):

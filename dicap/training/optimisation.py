@@ -133,7 +133,8 @@ class Optimisation:
     @torch.no_grad()
     def average(self) -> None:
         """Move the EMA towards the network (docs/methods.md 2.7, Equation (3)); what counts, as BatchNorm's steps, is copied."""
-        self._move(*map(list, zip(*self._averaged, strict=True)), 0)
+        averages, values = map(list, zip(*self._averaged, strict=True))
+        self._move(averages, values, 0)
         for count, value in self._counted:
             count.copy_(value)
 

@@ -123,20 +123,16 @@ class Optimisation:
             p.grad = None
         return parameters
 
+    @torch.no_grad()
     def advance(self) -> None:
-        """After the updates of a step: schedules and EMA."""
+        """After the updates of a step: schedules, and the EMA moves towards the network (docs/methods.md 2.7, Equation (3))."""
         for schedule in self.schedules.values():
             schedule.step()
-        self.average()
-        self.steps += 1
-
-    @torch.no_grad()
-    def average(self) -> None:
-        """Move the EMA towards the network (docs/methods.md 2.7, Equation (3)); what counts, as BatchNorm's steps, is copied."""
         averages, values = map(list, zip(*self._averaged, strict=True))
         self._move(averages, values, 0)
-        for count, value in self._counted:
+        for count, value in self._counted:  # as BatchNorm's steps
             count.copy_(value)
+        self.steps += 1
 
     def state_dict(self) -> dict[str, Any]:
         """All that the next step depends on."""

@@ -137,8 +137,7 @@ class Place:
         begin = time.perf_counter()
         self.bank = self.bank_of(s)
         self.seconds = time.perf_counter() - begin
-        classes = len(self.store.classes)
-        self.labels = HiddenLabelReader(self.set, classes).labels(np.arange(self.store.n))[0].numpy()
+        self.labels = HiddenLabelReader(self.set).labels(np.arange(self.store.n))[0].numpy()
 
     def settings(self, changes: dict[str, Any]) -> Settings:
         return settings(self.folder, BASE | self.common | changes)

@@ -275,7 +275,7 @@ def network_of(experiment: Experiment, model: Path | None) -> Callable[[], nn.Mo
 
 def hidden_labels(experiment: Experiment, rows: np.ndarray) -> np.ndarray:
     """(n, C) uint8 labels of any rows."""
-    return HiddenLabelReader(experiment.folder, len(experiment.store.classes)).labels(rows)[0].numpy()
+    return HiddenLabelReader(experiment.folder).labels(rows)[0].numpy()
 
 
 def content(folder: Path) -> dict[str, bytes]:

@@ -35,7 +35,7 @@ def score(experiment: Experiment, model: SavedModel) -> tuple[np.ndarray, np.nda
     rows = experiment.roles.test
     network, title = experiment.place(model.network), f"evaluate {model.stage} ({model.which})"
     scores = replace(experiment, method=model.method).predict(network, rows, desc=title)
-    return scores.cpu().numpy(), HiddenLabelReader(experiment.folder, len(experiment.store.classes)).labels(rows)[0].numpy()
+    return scores.cpu().numpy(), HiddenLabelReader(experiment.folder).labels(rows)[0].numpy()
 
 
 def metrics(scores: np.ndarray, labels: np.ndarray, *, testable: bool = False) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """From the steps of an epoch to the tensors of its batches."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -14,11 +15,14 @@ from dicap.training.experiment import Experiment
 from dicap.training.plan import Step
 
 
+@dataclass
 class Batches:
     """The batches of an epoch of labelled images: the views that each step requests, and the tensors made of them."""
 
-    def __init__(self, experiment: Experiment, phase: Phase, steps: Sequence[Step], epoch: int) -> None:
-        self.experiment, self.phase, self.steps, self.epoch = experiment, phase, steps, epoch
+    experiment: Experiment
+    phase: Phase
+    steps: Sequence[Step]
+    epoch: int
 
     def rows(self, step: Step) -> tuple[np.ndarray, np.ndarray]:
         """The labelled and the unlabelled images of a step."""
@@ -56,15 +60,15 @@ class Batches:
         )
 
 
+@dataclass
 class MainBatches(Batches):
     """The batches of an epoch of the main stage, with the pseudo-labels of a refresh, or with new ones for each batch."""
 
-    def __init__(
-        self, experiment: Experiment, phase: Phase, steps: Sequence[Step], epoch: int, refresh: Refresh, teacher: nn.Module
-    ) -> None:
-        super().__init__(experiment, phase, steps, epoch)
-        self.refresh, self.teacher = refresh, teacher
-        self.label = refresh.pseudo.label.cpu().numpy()  # (N_u, C), on the host to plan the steps
+    refresh: Refresh
+    teacher: nn.Module
+
+    def __post_init__(self) -> None:
+        self.label = self.refresh.pseudo.label.cpu().numpy()  # (N_u, C), on the host to plan the steps
 
     def requests(self) -> list[list[Request]]:
         """The views of every step."""

@@ -20,28 +20,19 @@ from dicap.training.hidden import HiddenLabelReader
 
 def map_of_scores(experiment: Experiment, scores: dict[str, Tensor]) -> dict[str, float]:
     """mAP of scores (n, C) of the test images, {"map_<name>": percent}."""
-    y = _reader(experiment).labels(experiment.roles.test)[0].numpy()
+    y = HiddenLabelReader(experiment.folder).labels(experiment.roles.test)[0].numpy()
     own = experiment.settings.dataset == OWN
     return {f"map_{name}": mean_average_precision(p.cpu().numpy(), y, testable=own) for name, p in scores.items()}
-
-
-def _reader(experiment: Experiment) -> HiddenLabelReader:
-    return HiddenLabelReader(experiment.folder, len(experiment.store.classes))
 
 
 class Diagnostics:
     """Hidden labels of the images that get pseudo-labels."""
 
-    def __init__(self, y: Tensor, truly: Tensor, bins: int) -> None:
-        """`y`: (N_u, C) labels, -1 where unknown; `truly`: (N_u,) bool, the images that are compared; `bins`: K."""
-        self._y, self._truly, self._bins = y[truly], truly, bins
-
-    @staticmethod
-    def of(experiment: Experiment, rows: np.ndarray) -> "Diagnostics":
+    def __init__(self, experiment: Experiment, rows: np.ndarray) -> None:
         """Of the images `rows`. Those are compared whose labels nobody may count: D_u without D_est."""
-        y, known = _reader(experiment).labels(rows)
-        free = torch.from_numpy(~np.isin(rows, experiment.roles.est))
-        return Diagnostics(y, known & free, experiment.settings.calibration.bins)
+        y, known = HiddenLabelReader(experiment.folder).labels(rows)  # (N_u, C), -1 where unknown, and (N_u,)
+        self._truly = known & torch.from_numpy(~np.isin(rows, experiment.roles.est))
+        self._y, self._bins = y[self._truly], experiment.settings.calibration.bins
 
     def _compared(self, tensor: Tensor) -> Tensor:
         """The rows of a tensor (N_u, C) whose labels are compared, on the host."""

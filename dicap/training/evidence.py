@@ -79,8 +79,6 @@ def carried_over(
     evidence = replace(evidence, note=f"{evidence.note}, {where}{over}")
 
     def onto(experiment: Experiment, network: nn.Module) -> Evidence:
-        if not len(rows):
-            return evidence
         after, arrays = _scores(experiment, network, rows), {name: getattr(evidence, name) for name in SCALED}
         return replace(evidence, **{name: at_equal_rank(x, before, after) for name, x in arrays.items() if x is not None})
 

@@ -92,13 +92,12 @@ class Experiment:
             raise DataError(
                 f"{split}: its test images differ from the test images of {folder}; run `dvc repro` (or `dicap-stage split`)"
             )
-        rows = {role: np.flatnonzero(role_of == role) for role in ROLES}
-        roles = Roles(**rows)
+        roles = Roles(**{role: np.flatnonzero(role_of == role) for role in ROLES})
         counts = store.meta["counts"]  # of images without any labels `ratio` knows nothing, a step's composition must
         method = build_method(settings, len(store.classes), counts["train"] / (counts["train"] + counts["unlabeled"]))
         oracle, readable = None, roles.labelled
         if (leak := named_leak(settings)) is not None:
-            oracle = HiddenLabelReader(folder, len(store.classes))
+            oracle = HiddenLabelReader(folder)
             if not oracle.labels(roles.unlabeled)[1].any():
                 key, value = leak.split(": ")
                 raise SettingsError(
@@ -181,16 +180,7 @@ class Experiment:
             batches = progress(batches, desc=desc, total=len(shown), unit="image", count=lambda batch: len(batch[0]))
         was_training = network.training
         network.eval()
-        out: Tensor | None = None
-        start = 0
         with torch.inference_mode(), self.runtime.autocast():
-            for batch, inputs in batches:
-                part = function(network, inputs)
-                if out is None:
-                    with torch.inference_mode(False):  # a result that training may use
-                        out = torch.empty(len(rows), *part.shape[1:], device=self.runtime.device)
-                out[start : start + len(batch)] = part[: len(rows)]
-                start += len(batch)
+            parts = [function(network, inputs).float() for _, inputs in batches]
         network.train(was_training)
-        assert out is not None
-        return out
+        return torch.cat(parts)[: len(rows)]  # outside inference mode: training may use it

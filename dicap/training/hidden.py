@@ -13,8 +13,8 @@ from dicap.data.labels import labelled_mask, read_labels
 class HiddenLabelReader:
     """Reads any label of a converted set."""
 
-    def __init__(self, folder: Path, classes: int) -> None:
-        self._folder, self._classes = folder, classes
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
 
     def labels(self, rows: np.ndarray) -> tuple[Tensor, Tensor]:
         """(n, C) and (n,) bool: the labels, and whether a row has any; zero where it has none.
@@ -22,9 +22,7 @@ class HiddenLabelReader:
         uint8 of 0 and 1, or where entries of these rows are unknown int8 with -1.
         """
         known = labelled_mask(self._folder)[rows]
-        labels = np.zeros((len(rows), self._classes), np.uint8)
-        if known.any():
-            of_known = read_labels(self._folder, rows[known], partial=True)
-            labels = labels.astype(of_known.dtype)
-            labels[known] = of_known
+        of_known = read_labels(self._folder, rows[known], partial=True)
+        labels = np.zeros((len(rows), of_known.shape[1]), of_known.dtype)
+        labels[known] = of_known
         return torch.from_numpy(labels), torch.from_numpy(known)

@@ -2,11 +2,12 @@
 
 import copy
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from dicap.machine.runtime import Runtime
 from dicap.methods.base import ParamGroup
@@ -45,12 +46,12 @@ class Optimisation:
         param_groups: Sequence[ParamGroup] = (),
     ) -> None:
         self.network = network
-        self.companions = nn.ModuleDict() if companions is None else companions.to(runtime.device)
-        self.ema, self.ema_decay = copy.deepcopy(network).eval(), ema_decay
+        companions = nn.ModuleDict() if companions is None else companions.to(runtime.device)
+        self.ema, self._move = copy.deepcopy(network).eval(), get_ema_multi_avg_fn(ema_decay)
         # Listed once: to list the tensors anew at each step took a small network a tenth of it.
-        both = list(zip(self.ema.state_dict().values(), network.state_dict().values(), strict=True))
-        self._averaged = [pair for pair in both if pair[0].is_floating_point()]
-        self._counted = [pair for pair in both if not pair[0].is_floating_point()]
+        pairs = list(zip(self.ema.state_dict().values(), network.state_dict().values(), strict=True))
+        self._averaged = [pair for pair in pairs if pair[0].is_floating_point()]
+        self._counted = [pair for pair in pairs if not pair[0].is_floating_point()]
         if not param_groups:
             param_groups = [ParamGroup("network", [p for p in network.parameters() if p.requires_grad], lr, weight_decay)]
         self.param_groups = {group.name: group for group in param_groups}
@@ -68,39 +69,33 @@ class Optimisation:
         }
         self.scaler = torch.amp.GradScaler(runtime.device.type, enabled=runtime.amp is torch.float16)
         self.first_bad_step = torch.full((), -1, dtype=torch.int64, device=runtime.device)
-        self.steps = 0
-
-    @property
-    def optimiser(self) -> torch.optim.Optimizer:
-        """The first parameter group's, which is the only one unless the method has several."""
-        return next(iter(self.optimisers.values()))
+        self.steps = 0  # of this process
+        # The tables of learning rates are rebuilt, not saved.
+        self._saved: dict[str, Any] = {"network": network, "ema": self.ema, "companions": companions, "scaler": self.scaler}
+        self._saved |= {f"optimiser of {name}": optimiser for name, optimiser in self.optimisers.items()}
+        self._saved |= {f"schedule of {name}": schedule for name, schedule in self.schedules.items()}
 
     @property
     def lr(self) -> float:
-        """The learning rate of the next step."""
-        return float(self.optimiser.param_groups[0]["lr"])
+        """The learning rate of the next step, of the first parameter group."""
+        return float(next(iter(self.optimisers.values())).param_groups[0]["lr"])
 
     def norms(self, terms: Sequence[Tensor]) -> Tensor:
         """Norm of each term's gradient over all that is trained, (terms,), without its scale; NaN where it is not finite.
 
         A backward pass a term, through a graph that is kept: nothing that training reads is changed.
         """
-        parameters = [p for group in self.param_groups.values() for p in group.parameters]
-        for p in parameters:
-            p.grad = None  # of the step before: the memory is needed
-        norms_of_parts = []
+        parameters, norms = self._without_gradients(self.param_groups), []
         for term in terms:
             gradients = torch.autograd.grad(self.scaler.scale(term), parameters, retain_graph=True, allow_unused=True)
-            norms_of_parts.append(torch.nn.utils.get_total_norm([g for g in gradients if g is not None]))
-        norms = torch.stack(norms_of_parts) / self.scaler.scale(torch.ones_like(norms_of_parts[0]))
-        return torch.where(norms.isfinite(), norms, torch.nan)
+            norm = nn.utils.get_total_norm([g for g in gradients if g is not None])
+            norms.append(norm / self.scaler.scale(torch.ones_like(norm)))
+        return torch.stack([torch.where(norm.isfinite(), norm, torch.nan) for norm in norms])
 
     def update(self, loss: Tensor, groups: Sequence[str] = ()) -> None:
         """Backward, finite check and AdamW, for the named parameter groups (all by default) and no others."""
         names = groups or tuple(self.param_groups)
-        parameters = [p for name in names for p in self.param_groups[name].parameters]
-        for p in parameters:
-            p.grad = None
+        parameters = self._without_gradients(names)
         self.scaler.scale(loss).backward(inputs=parameters)
         loss = loss.detach()
         if self.scaler.is_enabled():
@@ -111,7 +106,7 @@ class Optimisation:
             self.scaler.update()
         else:
             gradients = [p.grad for p in parameters if p.grad is not None]
-            finite = torch.isfinite(loss) & torch.isfinite(torch.nn.utils.get_total_norm(gradients))
+            finite = torch.isfinite(loss) & torch.isfinite(nn.utils.get_total_norm(gradients))
             for name in names:
                 # The protocol by which GradScaler tells a fused optimiser to skip: decided on the device.
                 self.optimisers[name].found_inf = (~finite).float()  # type: ignore[attr-defined]
@@ -121,43 +116,29 @@ class Optimisation:
             (self.first_bad_step < 0) & ~finite, torch.full_like(self.first_bad_step, self.steps), self.first_bad_step
         )
 
+    def _without_gradients(self, groups: Iterable[str]) -> list[nn.Parameter]:
+        """The parameters of these groups, rid of the gradients of the step before, whose memory is needed."""
+        parameters = [p for name in groups for p in self.param_groups[name].parameters]
+        for p in parameters:
+            p.grad = None
+        return parameters
+
+    @torch.no_grad()
     def advance(self) -> None:
-        """After the updates of a step: schedules and EMA."""
+        """After the updates of a step: schedules, and the EMA moves towards the network (docs/methods.md 2.7, Equation (3))."""
         for schedule in self.schedules.values():
             schedule.step()
-        self.average()
+        averages, values = map(list, zip(*self._averaged, strict=True))
+        self._move(averages, values, 0)
+        for count, value in self._counted:  # as BatchNorm's steps
+            count.copy_(value)
         self.steps += 1
 
-    def average(self) -> None:
-        """Move the EMA towards the network (docs/methods.md 2.7, Equation (3)); what counts, as BatchNorm's steps, is copied."""
-        with torch.no_grad():
-            if self._averaged:
-                averages, values = map(list, zip(*self._averaged, strict=True))
-                torch._foreach_lerp_(averages, values, weight=1.0 - self.ema_decay)  # type: ignore[attr-defined]
-            if self._counted:
-                counts, values = map(list, zip(*self._counted, strict=True))
-                torch._foreach_copy_(counts, values)  # type: ignore[attr-defined]
-
     def state_dict(self) -> dict[str, Any]:
-        """Everything but the learning rate's table, which the constructor rebuilds."""
-        return {
-            "network": self.network.state_dict(),
-            "ema": self.ema.state_dict(),
-            "companions": self.companions.state_dict(),
-            "optimisers": {name: optimiser.state_dict() for name, optimiser in self.optimisers.items()},
-            "schedules": {name: schedule.state_dict() for name, schedule in self.schedules.items()},
-            "scaler": self.scaler.state_dict(),
-            "steps": self.steps,
-        }
+        """All that the next step depends on."""
+        return {name: part.state_dict() for name, part in self._saved.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue exactly where `state_dict` was taken."""
-        self.network.load_state_dict(state["network"])
-        self.ema.load_state_dict(state["ema"])
-        self.companions.load_state_dict(state["companions"])
-        for name, optimiser in self.optimisers.items():
-            optimiser.load_state_dict(state["optimisers"][name])
-        for name, schedule in self.schedules.items():
-            schedule.load_state_dict(state["schedules"][name])
-        self.scaler.load_state_dict(state["scaler"])
-        self.steps = state["steps"]
+        for name, part in self._saved.items():
+            part.load_state_dict(state[name])

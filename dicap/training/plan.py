@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dicap.methods.base import Phase
 from dicap.randomness import permutation
 
 
@@ -29,8 +30,11 @@ def chunks(order: np.ndarray, size: int) -> list[np.ndarray]:
 
 
 def cycled(n: int, start: int, count: int, *, seed: int, stage: str, stream: str) -> np.ndarray:
-    """Entries start .. start + count - 1 of an endless stream of passes over 0 .. n - 1, each pass with its own order."""
-    places = np.arange(start, start + count)
+    """Entries start .. start + count - 1 of an endless stream of passes over 0 .. n - 1, each pass with its own order.
+
+    None where n is 0.
+    """
+    places = np.arange(start, start + count if n else start)
     out = places % n
     for turn in np.unique(places // n):
         here = places // n == turn
@@ -38,41 +42,31 @@ def cycled(n: int, start: int, count: int, *, seed: int, stage: str, stream: str
     return out
 
 
-def labelled_plan(n_labelled: int, n_unlabelled: int, batch: int, *, seed: int, stage: str, epoch: int) -> list[Step]:
+def labelled_plan(phase: Phase, *, seed: int, stage: str, epoch: int) -> list[Step]:
     """One pass of warm-up or fine-tuning over the labelled images, each step with as many unlabelled ones (docs/methods.md 3.3).
 
-    With `n_unlabelled` 0 the steps hold labelled images only.
+    Without unlabelled images the steps hold labelled ones only.
     """
-    order = permutation(seed, stage, epoch, n_labelled, "labelled")
-    steps = []
-    start = epoch * n_labelled
-    for labelled in chunks(order, batch):
-        unlabelled = np.empty(0, np.int64)
-        if n_unlabelled:
-            unlabelled = cycled(n_unlabelled, start, len(labelled), seed=seed, stage=stage, stream="unlabelled")
+    steps, start = [], epoch * len(phase.labelled)
+    for labelled in chunks(permutation(seed, stage, epoch, len(phase.labelled), "labelled"), phase.batch_labelled):
+        beside = cycled(len(phase.unlabelled), start, len(labelled), seed=seed, stage=stage, stream="unlabelled")
+        steps.append(Step(labelled, beside))
         start += len(labelled)
-        steps.append(Step(labelled, unlabelled))
     return steps
 
 
-def warmup_plan(
-    n_labelled: int, n_unlabelled: int, batch_labelled: int, batch_unlabelled: int, *, over: str, seed: int, epoch: int
-) -> list[Step]:
+def warmup_plan(phase: Phase, *, over: str, seed: int, epoch: int) -> list[Step]:
     """One pass of the warm-up: over the images that warmup.over names, where it has unlabelled ones (docs/methods.md 3.3)."""
-    if over == "unlabelled" and n_unlabelled:
-        return main_plan(n_labelled, n_unlabelled, batch_labelled, batch_unlabelled, seed=seed, epoch=epoch, stage="warmup")
-    return labelled_plan(n_labelled, n_unlabelled, batch_labelled, seed=seed, stage="warmup", epoch=epoch)
+    plan = main_plan if over == "unlabelled" and len(phase.unlabelled) else labelled_plan
+    return plan(phase, seed=seed, stage="warmup", epoch=epoch)
 
 
-def main_plan(
-    n_labelled: int, n_unlabelled: int, batch_labelled: int, batch_unlabelled: int, *, seed: int, epoch: int, stage: str = "train"
-) -> list[Step]:
+def main_plan(phase: Phase, *, seed: int, stage: str, epoch: int) -> list[Step]:
     """One pass over D_unsup, the labelled images cycled beside it (docs/methods.md 2.8, 3.8)."""
-    pieces = chunks(permutation(seed, stage, epoch, n_unlabelled, "unlabelled"), batch_unlabelled)
-    start = epoch * len(pieces) * batch_labelled
-    stream = {"seed": seed, "stage": stage, "stream": "labelled"}
-    passed = (cycled(n_labelled, start + i * batch_labelled, batch_labelled, **stream) for i in range(len(pieces)))
-    return [Step(labelled, piece) for labelled, piece in zip(passed, pieces, strict=True)]
+    pieces = chunks(permutation(seed, stage, epoch, len(phase.unlabelled), "unlabelled"), phase.batch_unlabelled)
+    n, batch, shared = len(phase.labelled), phase.batch_labelled, {"seed": seed, "stage": stage, "stream": "labelled"}
+    places = range(epoch * len(pieces), (epoch + 1) * len(pieces))
+    return [Step(cycled(n, i * batch, batch, **shared), piece) for i, piece in zip(places, pieces, strict=True)]
 
 
 def fixed_plan(labelled: np.ndarray, unlabelled: np.ndarray, batch_labelled: int, batch_unlabelled: int) -> list[Step]:
@@ -99,7 +93,7 @@ def pool_plan(n_labelled: int, adopted: np.ndarray, batch: int, steps: int, *, s
     plan = []
     for i in range(steps):
         drawn = cycled(pool, i * batch, batch, stream="pool", **shared)
-        others = cycled(len(outside), i * batch, batch, stream="others", **shared) if len(outside) else np.empty(0, np.int64)
+        others = cycled(len(outside), i * batch, batch, stream="others", **shared)
         labelled = drawn[drawn < n_labelled]
         plan.append(Step(labelled, np.concatenate([inside[drawn[drawn >= n_labelled] - n_labelled], outside[others]])))
     return plan

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,7 @@ from dicap.files.artifacts import COST, HISTORY, write_history
 from dicap.files.atomic import replacing
 from dicap.machine.cost import Meter
 from dicap.machine.progress import progress, time_left
-from dicap.methods.base import Batch, ParamGroup, Phase, Refresh
+from dicap.methods.base import Batch, ParamGroup, Phase, Refresh, Teacher
 from dicap.metrics import ledger
 from dicap.models import save_model
 from dicap.network import attach_backbone
@@ -79,6 +79,7 @@ class Trainer:
         self.settings, self.method = experiment.settings, experiment.method
         self.checkpoint = Checkpoint()
         self.meter = Meter(experiment.runtime.device)
+        self.autocast = experiment.runtime.autocast  # mixed precision, for the forward pass and the losses
         self._steps = 0  # of the epoch; none where the stage is solved
         self._saved = time.monotonic()
 
@@ -143,19 +144,14 @@ class Trainer:
 
         `evidence`: of each network; None: `dicap.training.evidence.evidence_of`.
         """
-        at = self.checkpoint
+        at, e, folder = self.checkpoint, self.experiment, self.state.products
         first = self.phase.publishes if self.phase.publishes in self.networks else "raw"
-        names = {first: "model"} | {which: f"model_{which}" for which in self.networks if which != first}
-        evidence = evidence or (lambda network: evidence_of(self.experiment, network, self.stage))
-        published = {which: evidence(self.networks[which]) for which in names}
-        for network in self.networks.values():
+        facts = {"settings": self.settings, "classes": e.store.classes, "stage": self.stage, "split": e.split_mark}
+        for which, network in self.networks.items():
+            its = evidence_of(e, network, self.stage) if evidence is None else evidence(network)
             attach_backbone(network)
-        folder = self.state.products
-        e = self.experiment
-        common = {"settings": self.settings, "classes": e.store.classes, "stage": self.stage, "split": e.split_mark}
-        for which, name in names.items():
-            place = folder / f"{name}.safetensors"
-            save_model(self.networks[which], place, which=which, evidence=published[which], **common)
+            name = "model" if which == first else f"model_{which}"
+            save_model(network, folder / f"{name}.safetensors", which=which, evidence=its, **facts)
         write_history(at.history, folder / "history.csv", HISTORY)
         write_history(at.costs, self.state.cost, COST)
 
@@ -166,16 +162,17 @@ class Trainer:
         """The network whose scores become pseudo-labels: calibration.teacher, where there is an average."""
         return self.networks.get(self.settings.calibration.teacher, self.networks["raw"])
 
-    @property
-    def epoch_teacher(self) -> EpochTeacher:
-        """What the method may look at when it makes this epoch's pseudo-labels."""
-        return EpochTeacher(self.experiment, self.teacher, self.networks["raw"], self.checkpoint.epoch, self.checkpoint.carry)
+    def refresh(self, make: Callable[[Teacher], Refresh], *, recorded: bool = True, parquet: bool = True) -> Refresh:
+        """What this epoch trains on: what `make` makes of its teacher, or made of it before a stop or a kill.
 
-    @property
-    def saved_refresh(self) -> Refresh | None:
-        """What this epoch trains on, where it was made before a stop or a kill."""
-        saved = self.checkpoint.refresh
-        return None if saved is None else self.keep_refresh(Refresh.from_state_dict(saved, self.experiment.runtime.device))
+        `recorded`: by `record_refresh`, with or without `parquet`; else it is only kept in the checkpoint.
+        """
+        at, experiment = self.checkpoint, self.experiment
+        if at.refresh is not None:
+            return self.keep_refresh(Refresh.from_state_dict(at.refresh, experiment.runtime.device))
+        with self.meter.timing("refresh"):
+            made = make(EpochTeacher(experiment, self.teacher, self.networks["raw"], at.epoch, at.carry))
+            return self.record_refresh(made, parquet=parquet) if recorded else self.keep_refresh(made)
 
     def record_refresh(self, refresh: Refresh, *, parquet: bool = True) -> Refresh:
         """Keep what the epoch trains on in the checkpoint, its summary in the history and, unless told otherwise, all as Parquet.
@@ -202,7 +199,7 @@ class Trainer:
     @cached_property
     def diagnostics(self) -> Diagnostics:
         """What hidden labels tell about the pseudo-labels, for the record and the history."""
-        return Diagnostics.of(self.experiment, self.phase.unlabelled)
+        return Diagnostics(self.experiment, self.phase.unlabelled)
 
     # -- the steps of an epoch
 
@@ -210,14 +207,13 @@ class Trainer:
         """The batches of the epoch from the checkpoint's step on."""
         at, experiment = self.checkpoint, self.experiment
         self._source, self._steps = source, len(source.steps)
-        if at.step == 0:
-            at.row["lr"] = self.optimisation.lr  # of the epoch's first step; a resumed epoch reports the same
+        at.row.setdefault("lr", self.optimisation.lr)  # of the epoch's first step; a resumed epoch reports the same
         requests = source.requests()
         views = experiment.inputs.views(experiment.runtime, requests, stage=self.stage, epoch=at.epoch, start=at.step)
         self.networks["raw"].train()
         images = [step.images for step in source.steps]
         done, coming = sum(images[: at.step]), iter(images[at.step :])
-        rest = time_left([60 * row["minutes"] for row in self.checkpoint.costs], len(self.epochs))
+        rest = time_left([60 * row["minutes"] for row in at.costs], len(self.epochs))
         heading = f"{self.stage}, epoch {at.epoch + 1} of {self.phase.epochs}{rest and f', {rest} left'}"
         bar = progress(
             self.meter.steps(views),
@@ -235,21 +231,17 @@ class Trainer:
                 yield batch
         self._check_finite()
 
-    def autocast(self) -> AbstractContextManager:
-        """Mixed precision, for the forward pass and the losses."""
-        return self.experiment.runtime.autocast()
-
     def update(self, terms: dict[str, Tensor], *groups: str) -> None:
         """Backward pass and AdamW for the sum of the loss terms, of the named parameter groups (all by default)."""
         at = self.checkpoint
-        if at.step == 0 and len(terms) > 1 and not groups and self._is_in_ledger:
+        # A backward pass a term. In the warm-up of scored epochs alone: in an epoch of ten steps two passes cost a tenth.
+        if at.step == 0 and len(terms) > 1 and not groups and (self.stage == "train" or self.is_evaluated):
             norms = self.optimisation.norms(list(terms.values()))  # on the device: no step waits for them
             at.row |= {name.replace("loss_", "grad_"): norm for name, norm in zip(terms, norms, strict=True)}
         total = torch.stack(list(terms.values())).sum()
         self.optimisation.update(total, groups)
         for name, value in {"loss": total, **terms}.items():
-            value = value.detach().double()
-            at.sums[name] = at.sums[name] + value if name in at.sums else value
+            at.sums[name] = at.sums.get(name, 0) + value.detach().double()
 
     def end_step(self) -> None:
         """One-cycle and EMA after the updates of a step. Every SAVE_SECONDS the state is saved, and where a signal asks for it.
@@ -266,9 +258,7 @@ class Trainer:
         stop = bool(self.stop) and at.step < self._steps  # else the epoch is ended first
         if stop or time.monotonic() - self._saved > SAVE_SECONDS:
             self._check_finite()
-            self._write()
-        if stop:
-            raise Stopped(f"{self.stage}: state saved after {self._progress}; run again to continue")
+            self._write(stop)
 
     @property
     def _progress(self) -> str:
@@ -289,14 +279,6 @@ class Trainer:
             f"{self.stage}: the loss is not finite in step {step + 1} of epoch {self.checkpoint.epoch + 1}; the ids of its "
             f"images are in {place}. No weights were updated with it. Lower optimiser.lr, or look at these images"
         )
-
-    @property
-    def _is_in_ledger(self) -> bool:
-        """Whether the gradients of the epoch's first batch are measured, a backward pass a term.
-
-        Always in the main stage. In the warm-up only in scored epochs: in an epoch of ten steps the two passes cost a tenth.
-        """
-        return self.stage == "train" or self.is_evaluated
 
     # -- the end of an epoch
 
@@ -324,12 +306,12 @@ class Trainer:
         at.costs.append(self.meter.row(at.epoch))
         self.meter.start({})
         at.epoch, at.step, at.row, at.sums, at.refresh = at.epoch + 1, 0, {}, {}, None
-        self._write()
-        if self.stop:
-            raise Stopped(f"{self.stage}: state saved after {self._progress}; run again to continue")
+        self._write(bool(self.stop))
 
-    def _write(self) -> None:
-        """Write a generation of the state."""
+    def _write(self, stop: bool) -> None:
+        """Write a generation of the state. Raises Stopped where that was asked for."""
         saved = vars(self.checkpoint) | {"spent": self.meter.spent()}
         self.state.save({"learner": self.learner.state_dict(), "checkpoint": saved})
         self._saved = time.monotonic()
+        if stop:
+            raise Stopped(f"{self.stage}: state saved after {self._progress}; run again to continue")

@@ -24,12 +24,11 @@ SPLIT = ARTIFACTS / "split" / "split.parquet"
 
 def open_experiment(settings: Settings, runtime: dict[str, Any], stage: str | None = None) -> Experiment:
     """Converted data set and split, on the chosen device."""
-    chosen, bank = Runtime.choose(**runtime), None
-    if stage is not None and (settings.trainable(stage) == "head" or (stage == "train" and settings.unfreezes)):
-        bank = open_features(settings)
+    chosen, on_features = Runtime.choose(**runtime), stage is not None and settings.trainable(stage) == "head"
+    bank = open_features(settings) if on_features or (stage == "train" and settings.unfreezes) else None
     experiment = Experiment.open(settings, chosen, data_folder(settings), SPLIT, bank)
     # Before the main stage unfreezes the backbone, the warm-up has solved for the head.
-    if stage is not None and settings.trainable(stage) == "head":
+    if on_features:
         return experiment.on_bank()
     if chosen.device.type == "cpu":
         keep_freed_memory()

@@ -154,7 +154,7 @@ def test_a_main_step_equals_the_published_one():
             loss = loss - sampled[i, c] * torch.log(sigma if v else 1 - sigma)
     (loss / 5).backward()
     torch.optim.AdamW(slow.parameters(), lr=optimisation.lr, betas=(0.95, 0.999), weight_decay=0.1).step()
-    assert optimisation.optimiser.param_groups[0]["max_lr"] == 3e-3
+    assert optimisation.optimisers["network"].param_groups[0]["max_lr"] == 3e-3
     tiny.assert_same_step(network, slow)
 
 

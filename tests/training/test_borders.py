@@ -1,7 +1,5 @@
 """Data sets and steps at the borders: they train through, or stop in one line."""
 
-import csv
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,14 +12,11 @@ from training.test_resume import SOURCES, run_all
 
 def raw_set(folder, relabel):
     """The photographs with their labels changed by `relabel(split, number, names)`."""
-    tiny.photographs(folder)
-    rows = [row.split(",") for row in (folder / "labels.csv").read_text().splitlines()]
-    with open(folder / "labels.csv", "w", newline="") as handle:
-        writer = csv.writer(handle)
-        writer.writerow(rows[0])
-        for i, (image, split, names) in enumerate(rows[1:]):
-            kept = relabel(split, i, [name for name in names.split(";") if name])
-            writer.writerow([image, split, (";".join(kept) or "-") if split != "unlabeled" else ""])
+    table = pd.read_csv(tiny.photographs(folder) / "labels.csv", keep_default_na=False)
+    for i, split, names in table[["split", "labels"]].itertuples():
+        kept = relabel(split, i, names.split(";") if names else [])
+        table.loc[i, "labels"] = "" if split == "unlabeled" else ";".join(kept) or "-"
+    table.to_csv(folder / "labels.csv", index=False)
     return folder
 
 

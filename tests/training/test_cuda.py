@@ -40,13 +40,3 @@ def test_no_step_waits_for_the_device(tiny_experiment, trained, tmp_path, amp):
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert watch.looks == 2 * (watch.steps + 1)
-
-
-def test_costs_of_a_gpu_epoch_are_its_own(tiny_experiment, trained, tmp_path):
-    import pandas as pd
-
-    runtime = Runtime.choose("cuda", workers=0)
-    experiment = dataclasses.replace(tiny_experiment({"train.epochs": 1}), runtime=runtime)
-    tiny.run_stage(experiment, "train", trained / "warmup" / "model.safetensors", tmp_path)
-    row = pd.read_csv(tmp_path / "cost" / "train.csv").iloc[0]
-    assert 0 < row["minutes_step"] <= row["minutes"] and row["peak_memory_gb"] > 0

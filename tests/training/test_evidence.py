@@ -67,14 +67,6 @@ def test_a_class_that_is_left_out_is_never_decided():
         assert Answers.of(evidence).decide(np.full((1, 3), confidence))[0][0, 1] == -1
 
 
-def test_methods_that_keep_no_images_say_so(tiny_experiment, tmp_path):
-    experiment = tiny_experiment({"method": "mld"})
-    out = tiny.run_stage(experiment, "warmup", None, tmp_path)
-    found = load_model(out / "model.safetensors").evidence
-    assert found.measured is None and "MLD trains on all labelled images" in found.note
-    assert (found.tau_pos == 0.5).all() and (found.tau_neg == 0.5).all()
-
-
 # -- carried over to the scores of another network
 
 

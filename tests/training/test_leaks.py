@@ -9,7 +9,6 @@ from safetensors.numpy import load_file
 
 from dicap.data.format import read_index
 from dicap.methods.leaks import named_leak
-from dicap.training import trainer
 from dicap.training.hidden import HiddenLabelReader
 from training.test_resume import SOURCES, run_all
 
@@ -109,26 +108,10 @@ def test_an_oracle_is_there_only_where_a_named_option_asks_for_it(tiny_experimen
 def test_labels_are_those_of_the_rows_asked_for_in_any_order(tiny_experiment):
     experiment = tiny_experiment()
     rows = experiment.roles.labelled[::-1]
-    reader = HiddenLabelReader(experiment.folder, len(experiment.store.classes))
+    reader = HiddenLabelReader(experiment.folder)
     whole, known = (tensor.numpy() for tensor in reader.labels(np.arange(experiment.store.n)))
     assert (experiment.labels.of(rows).numpy() == whole[rows]).all()
     assert known.sum() == 40 and not whole[~known].any()
-
-
-def test_the_main_stage_starts_anew_from_the_loaded_weights(tiny_experiment, trained, monkeypatch, tmp_path):
-    """A new EMA and a new cycle (docs/methods.md 2.6, 2.7): nothing but the raw weights of warm-up is passed on."""
-    experiment, seen = tiny_experiment(), {}
-    original = trainer.EpochTeacher
-
-    def teacher(experiment, network, *others):
-        seen.setdefault("state", {name: tensor.clone() for name, tensor in network.state_dict().items()})
-        return original(experiment, network, *others)
-
-    monkeypatch.setattr(trainer, "EpochTeacher", teacher)
-    make = tiny.network_of(experiment, trained / "warmup" / "model.safetensors")
-    tiny.run_stage(experiment, "train", trained / "warmup" / "model.safetensors", tmp_path)
-    for name, tensor in make().state_dict().items():
-        assert (seen["state"][name] == tensor).all(), name
 
 
 def test_fine_tuning_moves_the_head_alone(tiny_experiment, trained):

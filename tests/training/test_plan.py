@@ -1,7 +1,6 @@
 """Which images a step sees: every image once, the labelled ones evenly, nothing but the arguments decides."""
 
 from collections import Counter
-from functools import partial
 
 import numpy as np
 import pytest
@@ -9,10 +8,14 @@ import tiny
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dicap.methods.base import Phase
 from dicap.training.loops import main
-from dicap.training.plan import chunks, cycled, labelled_plan, main_plan, warmup_plan
+from dicap.training.plan import chunks, cycled, main_plan, warmup_plan
 
 small = st.integers(1, 40)
+phases = st.builds(
+    lambda n_l, n_u, b_l, b_u: Phase(np.arange(n_l), np.arange(n_u), b_l, b_u, 1), small, st.integers(0, 40), small, small
+)
 
 
 def flat(pieces):
@@ -37,25 +40,15 @@ def test_a_cycle_is_a_window_into_shuffled_passes(n, start, count, seed):
         assert sorted(endless[turn * n : (turn + 1) * n]) == list(range(n))
 
 
-@given(n_l=small, n_u=st.integers(0, 40), batch=small, seed=st.integers(0, 3), epoch=st.integers(0, 3))
-def test_a_warm_up_epoch_sees_every_labelled_image_once_and_as_many_others(n_l, n_u, batch, seed, epoch):
-    steps = labelled_plan(n_l, n_u, batch, seed=seed, stage="warmup", epoch=epoch)
-    assert sorted(flat(step.labelled for step in steps)) == list(range(n_l))
-    for step in steps:
-        assert len(step.unlabelled) == (len(step.labelled) if n_u else 0)
-        assert ((step.unlabelled >= 0) & (step.unlabelled < max(n_u, 1))).all()
-
-
-@pytest.mark.parametrize("plan", [main_plan, partial(warmup_plan, over="unlabelled")], ids=["main", "warm-up"])
-@given(n_l=small, n_u=small, b_l=small, b_u=small, epochs=st.integers(1, 4))
-def test_a_pass_over_the_unlabelled_images_sees_each_once_and_the_labelled_ones_evenly(plan, n_l, n_u, b_l, b_u, epochs):
+@given(phase=phases.filter(lambda phase: len(phase.unlabelled)), epochs=st.integers(1, 4))
+def test_a_pass_over_the_unlabelled_images_sees_each_once_and_the_labelled_ones_evenly(phase, epochs):
     seen = Counter()
     for epoch in range(epochs):
-        steps = plan(n_l, n_u, b_l, b_u, seed=1, epoch=epoch)
-        assert sorted(flat(step.unlabelled for step in steps)) == list(range(n_u))
-        assert all(len(step.labelled) == b_l for step in steps)
+        steps = main_plan(phase, seed=1, stage="train", epoch=epoch)
+        assert sorted(flat(step.unlabelled for step in steps)) == phase.unlabelled.tolist()
+        assert all(len(step.labelled) == phase.batch_labelled for step in steps)
         seen.update(flat(step.labelled for step in steps))
-    assert max(seen.values()) - min(seen[i] for i in range(n_l)) <= 1
+    assert max(seen.values()) - min(seen[i] for i in phase.labelled) <= 1
 
 
 def test_fixed_batches_are_those_of_two_loaders_that_do_not_shuffle(tiny_set, tmp_path, monkeypatch):
@@ -89,29 +82,23 @@ def test_fixed_batches_are_those_of_two_loaders_that_do_not_shuffle(tiny_set, tm
     assert epochs == [expected, expected] and len(unlabelled) == 22
 
 
-@given(n_l=small, n_u=st.integers(0, 40), b_l=small, b_u=small, over=st.sampled_from(["labelled", "unlabelled"]))
-def test_a_warm_up_passes_over_what_it_is_told_to_where_there_is_any(n_l, n_u, b_l, b_u, over):
-    steps = warmup_plan(n_l, n_u, b_l, b_u, over=over, seed=1, epoch=0)
-    passed = "unlabelled" if over == "unlabelled" and n_u else "labelled"
-    assert sorted(flat(getattr(step, passed) for step in steps)) == list(range(n_u if passed == "unlabelled" else n_l))
+@given(phase=phases, over=st.sampled_from(["labelled", "unlabelled"]))
+def test_a_warm_up_passes_over_what_it_is_told_to_where_there_is_any(phase, over):
+    """Over labelled images, with as many others in each step."""
+    steps = warmup_plan(phase, over=over, seed=1, epoch=0)
+    passed = "unlabelled" if over == "unlabelled" and len(phase.unlabelled) else "labelled"
+    assert sorted(flat(getattr(step, passed) for step in steps)) == getattr(phase, passed).tolist()
+    for step in steps if passed == "labelled" else ():
+        assert len(step.unlabelled) == (len(step.labelled) if len(phase.unlabelled) else 0)
+        assert set(step.unlabelled) <= set(phase.unlabelled)
 
 
-@pytest.mark.parametrize(
-    "plan",
-    [
-        lambda **k: labelled_plan(20, 50, 4, stage="warmup", **k),
-        lambda **k: main_plan(20, 50, 4, 6, **k),
-    ],
-)
-def test_a_plan_is_a_function_of_seed_and_epoch_alone(plan):
-    def listed(**counters):
-        return [(step.labelled.tolist(), step.unlabelled.tolist()) for step in plan(**counters)]
-
-    before = listed(seed=1, epoch=2)
-    np.random.seed(0)
-    assert listed(seed=1, epoch=2) == before
-    assert listed(seed=2, epoch=2) != before
-    assert listed(seed=1, epoch=3) != before
+@pytest.mark.parametrize("over", ["labelled", "unlabelled"])
+def test_a_plan_changes_with_seed_and_epoch(over):
+    phase = Phase(np.arange(20), np.arange(50), 4, 6, 1)
+    plans = [warmup_plan(phase, over=over, seed=seed, epoch=epoch) for seed, epoch in ((1, 2), (2, 2), (1, 3))]
+    for part in ("labelled", "unlabelled"):
+        assert len({tuple(flat(getattr(step, part) for step in plan)) for plan in plans}) == 3
 
 
 def test_images_without_labels_count_in_the_composition_of_a_step(tiny_experiment):

@@ -37,30 +37,24 @@ def diagnostics_of(labels, known=None):
     known = ~np.isin(ROWS, UNKNOWN) if known is None else known
     settings = SimpleNamespace(calibration=SimpleNamespace(bins=K))
     none = np.array([], np.int64)
-    experiment = SimpleNamespace(settings=settings, roles=Roles(none, EST, none, none))
+    experiment = SimpleNamespace(folder=None, settings=settings, roles=Roles(none, EST, none, none))
     reader = SimpleNamespace(labels=lambda rows: (torch.from_numpy(labels), torch.from_numpy(known)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(diagnostics, "_reader", lambda experiment: reader)
-        return diagnostics.Diagnostics.of(experiment, ROWS)
+        patch.setattr(diagnostics, "HiddenLabelReader", lambda folder: reader)
+        return diagnostics.Diagnostics(experiment, ROWS)
 
 
 @pytest.fixture
 def refresh():
     rng = np.random.default_rng(1)
-    n_pos = torch.tensor([1.0, 0, 3, 4]).double()
-    n_neg = torch.tensor([5.0, 0, 1, 0]).double()
-    thresholds = Thresholds(
-        torch.tensor([0.6, 0.7, 1.0], dtype=torch.float64),
-        torch.tensor([0.2, 0.7, 0.0], dtype=torch.float64),
-        torch.tensor([3, 2, 0]),
-        torch.tensor([4, 5, 7]),
-        torch.tensor([False, True, False]),
-        torch.ones(C, dtype=torch.bool),
-    )
+    counts = torch.tensor([[1, 0, 3, 4], [5, 0, 1, 0]]).double()
+    tau = torch.tensor([[0.6, 0.7, 1.0], [0.2, 0.7, 0.0]], dtype=torch.float64)
+    of_classes = torch.tensor([[3, 2, 0], [4, 5, 7]])
+    thresholds = Thresholds(*tau, *of_classes, torch.tensor([False, True, False]), torch.ones(C, dtype=torch.bool))
     p = torch.from_numpy(rng.random((N, C)).astype(np.float32))
     label = torch.from_numpy(rng.integers(-1, 2, (N, C)).astype(np.int8))
     weight = torch.from_numpy(rng.random((N, C)).astype(np.float32))
-    rates, one = Rates(n_pos, n_neg, torch.tensor([0.2, 0.5, 0.7, 0.9]).double()), torch.tensor(1)
+    rates, one = Rates(*counts, torch.tensor([0.2, 0.5, 0.7, 0.9]).double()), torch.tensor(1)
     return Refresh(PseudoLabels(p, label, weight), rates, thresholds, one, one)
 
 
@@ -99,11 +93,8 @@ def test_what_is_written_of_an_epoch_is_what_it_trained_on_and_what_hidden_label
     assert frame["class"].tolist() == ["x", "y", "z"]
     assert frame["tau_pos"].tolist() == [0.6, 0.7, 1.0] and frame["tau_neg"].tolist() == [0.2, 0.7, 0.0]
     assert frame["n_pos"].tolist() == [3, 2, 0] and frame["crossed"].tolist() == [False, True, False]
-    found, p, label, weight = artifacts.read_pseudo_labels(artifacts.epoch_file(tmp_path, "pseudo_labels", 3))
-    assert found == ids and (label == refresh.pseudo.label.numpy()).all()
-    assert p.dtype == weight.dtype == np.float32
-    np.testing.assert_array_equal(p, refresh.pseudo.confidence.numpy())
-    np.testing.assert_array_equal(weight, refresh.pseudo.weight.numpy())
+    found, *tables = artifacts.read_pseudo_labels(artifacts.epoch_file(tmp_path, "pseudo_labels", 3))
+    assert found == ids and all(np.array_equal(*pair) for pair in zip(tables, refresh.pseudo[:3], strict=True))
 
     curves = read_curves(tmp_path / "weights")
     error = np.average((curves["r_pos"] - curves["optimal_r_pos"]).abs().fillna(0), weights=curves["optimal_n"])

@@ -9,6 +9,7 @@ import tiny
 
 from dicap.errors import DataError, Stopped
 from dicap.training import inputs, run, trainer
+from dicap.training.checkpoint.state import StopSignal
 from dicap.training.optimisation import Optimisation
 
 SOURCES = {"warmup": None, "train": "warmup", "finetune": "train"}
@@ -24,17 +25,12 @@ class Killed(BaseException):
     """What SIGKILL leaves: no handler runs, nothing more is written."""
 
 
-class StopAfter:
+class StopAfter(StopSignal):
     """A stop signal that arrives at its n-th look."""
 
     def __init__(self, looks):
+        super().__init__()
         self.looks = looks
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
 
     def __bool__(self):
         self.looks -= 1

@@ -20,17 +20,13 @@ def train(run: Trainer, network: nn.Module) -> None:
     assert isinstance(method, DRML) and isinstance(network.head, RelationHead)
     phase, head, steps = method.main(roles), network.head, s.drml.iterations
 
-    network.to(run.experiment.runtime.device)
     phase.begin(network)  # type: ignore[misc]
     run.experiment = run.experiment.on_features(phase, network)
     run.begin(network, phase, steps=steps, eval_every=s.train.eval_every, groups=method.param_groups(head))
 
     for epoch in run.epochs:
-        refresh = run.saved_refresh
-        if refresh is None:
-            with run.meter.timing("refresh"):
-                parquet = epoch % RECORD_EVERY == 0 or epoch == phase.epochs - 1
-                refresh = run.record_refresh(method.refresh(run.epoch_teacher, roles), parquet=parquet)
+        parquet = epoch % RECORD_EVERY == 0 or epoch == phase.epochs - 1
+        refresh = run.refresh(lambda teacher: method.refresh(teacher, roles), parquet=parquet)
         adopted = np.any(refresh.pseudo.label.cpu().numpy() >= 0, axis=1)
         plan = pool_plan(len(phase.labelled), adopted, phase.batch_labelled, steps, seed=s.seed, epoch=epoch)
 

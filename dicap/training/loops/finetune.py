@@ -1,5 +1,7 @@
 """Stage 3: the backbone frozen, the head trained on D_est with its true labels (docs/methods.md 3.9)."""
 
+from functools import partial
+
 from torch import nn
 
 from dicap.methods.base import NO_ROWS, Phase
@@ -15,15 +17,13 @@ def finetune(run: Trainer, network: nn.Module) -> None:
     phase = Phase(rows, NO_ROWS, s.batch_size, 0, s.epochs, lr=s.lr, publishes=run.settings.weights)
     for name, parameter in network.named_parameters():
         parameter.requires_grad_(name.startswith("head."))
-    network.to(experiment.runtime.device)
     onto = carried_over(on_est(experiment, network), experiment, network, stage="finetune", where="before fine-tuning")
 
-    steps = len(labelled_plan(len(rows), 0, s.batch_size, seed=run.settings.seed, stage="finetune", epoch=0))
-    run.begin(network, phase, steps=steps, eval_every=s.epochs, ema_decay=s.ema_decay)
+    plan = partial(labelled_plan, phase, seed=run.settings.seed, stage="finetune")
+    run.begin(network, phase, steps=len(plan(epoch=0)), eval_every=s.epochs, ema_decay=s.ema_decay)
 
     for epoch in run.epochs:
-        plan = labelled_plan(len(rows), 0, s.batch_size, seed=run.settings.seed, stage="finetune", epoch=epoch)
-        for batch in run.batches(FinetuneBatches(experiment, phase, plan, epoch)):
+        for batch in run.batches(FinetuneBatches(experiment, phase, plan(epoch=epoch), epoch)):
             if not experiment.frozen:  # else the inputs are its features
                 network.backbone.eval()  # type: ignore[union-attr]  # BatchNorm of the frozen part stays as it is
             with run.autocast():

@@ -1,6 +1,7 @@
 """Stage 2: the main loop, Algorithm 1 of the paper (docs/methods.md 3.8, 3.12)."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from torch import nn
@@ -34,8 +35,6 @@ def learn(
         pseudo_weight: of a pseudo-labelled image beside a labelled one.
     """
     method, s = run.method, run.settings
-    counts = len(phase.labelled), len(phase.unlabelled), phase.batch_labelled, phase.batch_unlabelled
-
     if phase.begin is not None:
         phase.begin(network)
     groups = own_rates(network, phase, s) if phase.groups is None else phase.groups(network)
@@ -43,23 +42,18 @@ def learn(
     if not s.train.shuffle:
         labelled, unlabelled = map(run.experiment.in_drawn_order, (phase.labelled, phase.unlabelled))
         fixed = fixed_plan(labelled, unlabelled, phase.batch_labelled, phase.batch_unlabelled)
-    steps = len(main_plan(*counts, seed=s.seed, epoch=0))
-    run.begin(network, phase, steps=steps, eval_every=s.train.eval_every, groups=groups)
+    passing = partial(main_plan, phase, seed=s.seed, stage=run.stage)
+    run.begin(network, phase, steps=len(passing(epoch=0)), eval_every=s.train.eval_every, groups=groups)
 
     for epoch in run.epochs:
         # (1) r_pos and r_neg on D_est, (2) tau_pos and tau_neg on D_sup, (3) pseudo-labels and w(p, label) on D_unsup
-        refresh = run.saved_refresh
-        if refresh is None:
-            with run.meter.timing("refresh"):
-                made = make_labels(run.epoch_teacher)
-                # Labels that each batch makes are recorded after the last batch.
-                refresh = run.record_refresh(made) if phase.relabel is None else run.keep_refresh(made)
-            if phase.install is not None:
-                for each in run.networks.values():
-                    phase.install(each, refresh)
+        refresh = run.refresh(make_labels, recorded=phase.relabel is None)  # what batches label is recorded after the last
+        if phase.install is not None:
+            for each in run.networks.values():
+                phase.install(each, refresh)
 
         # (4) one pass over D_unsup, on L = L_sup + L_pseudo + lambda L_uncer
-        plan = main_plan(*counts, seed=s.seed, epoch=epoch, stage=run.stage) if fixed is None else fixed
+        plan = passing(epoch=epoch) if fixed is None else fixed
         for batch in run.batches(MainBatches(run.experiment, phase, plan, epoch, refresh, run.teacher)):
             if s.train.batch_norm == "eval":
                 hold_statistics(network)
@@ -105,6 +99,6 @@ def first_refresh(experiment: Experiment, network: nn.Module, folder: Path) -> d
         phase.begin(network)
     experiment = experiment.on_features(phase, network)
     refresh = experiment.method.refresh(EpochTeacher(experiment, network, network, 0, {}), experiment.roles)
-    diagnostics, store = Diagnostics.of(experiment, phase.unlabelled), experiment.store
+    diagnostics, store = Diagnostics(experiment, phase.unlabelled), experiment.store
     record(refresh, folder, 0, ids=store.ids[phase.unlabelled], classes=store.classes, optimal=diagnostics.optimal)
     return diagnostics.summary(refresh)

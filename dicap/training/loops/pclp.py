@@ -1,5 +1,7 @@
 """The warm-up of PCLP: a bidirectional GAN whose prior over labels is a causal model (docs/methods.md 4.7)."""
 
+from functools import partial
+
 import torch
 from torch import nn
 
@@ -17,22 +19,20 @@ def warm_up(run: Trainer, network: nn.Module) -> None:
     method, s = run.method, run.settings
     assert isinstance(method, PCLP)
     phase = method.warmup(run.experiment.roles)
-    counts = len(phase.labelled), len(phase.unlabelled), phase.batch_labelled, phase.batch_unlabelled
-
+    plan = partial(main_plan, phase, seed=s.seed, stage="warmup")
     torch.manual_seed(torch_seed(s.seed, "companions", 0))
     companions = method.companions().to(run.experiment.runtime.device)
     run.begin(
         network,
         phase,
-        steps=len(main_plan(*counts, seed=s.seed, epoch=0, stage="warmup")),
+        steps=len(plan(epoch=0)),
         eval_every=s.warmup.eval_every,
         groups=method.param_groups(network, companions),
         companions=companions,
     )
 
     for epoch in run.epochs:
-        plan = main_plan(*counts, seed=s.seed, epoch=epoch, stage="warmup")
-        for batch in run.batches(Batches(run.experiment, phase, plan, epoch)):
+        for batch in run.batches(Batches(run.experiment, phase, plan(epoch=epoch), epoch)):
             step(run, method, network, companions, batch)
             run.end_step()
 

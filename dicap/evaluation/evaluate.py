@@ -16,7 +16,7 @@ from dicap.files.artifacts import CHOICE, COST, ROLES, cost_file, write_predicti
 from dicap.files.atomic import replacing, replacing_folder
 from dicap.files.json_files import read_json, write_json
 from dicap.files.written import replacing_own_folder
-from dicap.metrics.operating_point import at_threshold, of_answers, reliability
+from dicap.metrics.operating_point import at_threshold, gap, of_answers, reliability
 from dicap.metrics.ranking import average_precision, can_be_tested, map_interval, mean_average_precision
 from dicap.metrics.warnings import of_results
 from dicap.models import SavedModel, load_model
@@ -64,20 +64,19 @@ def metrics(scores: np.ndarray, labels: np.ndarray, *, testable: bool = False) -
 def decided(scores: np.ndarray, labels: np.ndarray, answers: Answers) -> dict[str, Any]:
     """The share of decided entries, the share of right decisions among them, and how well the stated chance agrees with it.
 
-    `chance_tenths` has a row for every tenth of the stated chance (see `operating_point.reliability`), `chance_gap` is the mean
-    over decisions of |mean chance - share right| of their tenth. Without a correctness curve the list is empty and the gap None.
-    The other keys are those of `dicap.metrics.operating_point.of_answers`.
+    `chance_tenths` has a row for every tenth of the stated chance (`operating_point.reliability`), `chance_gap` is their `gap`.
+    Without a correctness curve the list is empty and the gap None. The other keys are those of
+    `dicap.metrics.operating_point.of_answers`.
     """
     answer, chance = answers.decide(scores)
     known = labels >= 0
     chance = np.where(known, chance, np.nan)
     right = answer == labels
     tenths = reliability(chance, right)
-    n = sum(row["n"] for row in tenths)
     return {
         "decided": float((answer[known] >= 0).mean()) if known.any() else None,
         "decided_right": float(right[known & (answer >= 0)].mean()) if (known & (answer >= 0)).any() else None,
-        "chance_gap": sum(row["n"] * abs(row["chance"] - row["share"]) for row in tenths) / n if n else None,
+        "chance_gap": gap(tenths),
         "chance_tenths": tenths,
     } | of_answers(answer, labels)
 
@@ -92,10 +91,8 @@ def by_class(classes: Sequence[str], scores: np.ndarray, labels: np.ndarray, ans
     positives = (labels > 0).sum(0)
     table = {"class": list(classes), "n_pos": positives, "ap": average_precision(scores, labels), "chance": positives / known}
     answer = answers.decide(scores)[0]
-    worth = [of_answers(answer[:, [c]], labels[:, [c]]) for c in range(len(classes))]
-    for name, key in (("precision", "yes_right"), ("recall", "yes_recall")):
-        table[name] = np.array([row[key] for row in worth], float)
-    return pd.DataFrame(table)
+    worth = pd.DataFrame([of_answers(answer[:, [c]], labels[:, [c]]) for c in range(len(classes))])
+    return pd.DataFrame(table).assign(precision=worth["yes_right"].astype(float), recall=worth["yes_recall"].astype(float))
 
 
 def evaluate(

@@ -101,13 +101,13 @@ def bin_of(values: np.ndarray, bins: int) -> np.ndarray:
 
 
 def reliability(chance: np.ndarray, right: np.ndarray, bins: int = 10) -> list[dict[str, float]]:
-    """Per tenth of the stated chance: how many decisions, their mean chance, and the share of them that is right.
+    """Per bin of the stated chance: how many decisions, their mean chance, and the share of them that is right.
 
     Args:
         chance: (N, C), NaN where nothing was decided; right: (N, C), 0/1.
 
     Returns:
-        A dict {left, right, n, images, chance, share, low, high} for every tenth that holds a decision, ascending. `low` and
+        A dict {left, right, n, images, chance, share, low, high} for every bin that holds a decision, ascending. `low` and
         `high`: an interval of the share. Entries of one image are not independent, so an image counts once in each.
     """
     known = ~np.isnan(chance)
@@ -132,6 +132,12 @@ def reliability(chance: np.ndarray, right: np.ndarray, bins: int = 10) -> list[d
             }
         )
     return rows
+
+
+def gap(bins: list[dict[str, float]]) -> float | None:
+    """The mean over decisions of |mean chance - share right| of their bin in `reliability`; None without decisions."""
+    n = sum(row["n"] for row in bins)
+    return sum(row["n"] * abs(row["chance"] - row["share"]) for row in bins) / n if n else None
 
 
 def chance_interval(chance: np.ndarray, entries: int, group: int, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 from contextlib import closing
+from functools import reduce
+from operator import add
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +15,7 @@ from dicap.evaluation.answers import Answers
 from dicap.machine.progress import progress
 from dicap.models import SavedModel
 from dicap.photos.folder import Photograph
-from dicap.photos.predict import Outcome, none_readable, opened_for, stream
+from dicap.photos.predict import Outcome, batches, opened_for, score
 
 SHOWN = 5  # classes that a warning names
 
@@ -52,13 +54,11 @@ def count(
             "corrects its counts; train it again with protocol: recommended"
         )
     answers = Answers.of(saved.evidence)
-    outcome, folder, labelled = Outcome(), None, answers.labelled()
+    outcome, labelled, parts = Outcome(), answers.labelled(), []
     with closing(progress(photos, desc="count", total=images, unit="image")) as shown:
-        for _, scores in stream(saved, shown, runtime, None, outcome, seen=seen):
-            part = Moments.of(answers.present(scores))
-            folder = part if folder is None else folder + part
-    if folder is None:
-        raise none_readable(outcome)
+        for _, inputs in batches(shown, saved.settings.image_size, runtime, outcome, seen=seen):
+            parts.append(Moments.of(answers.present(score(saved, inputs, runtime))))
+    folder = reduce(add, parts)
     columns = {"class": saved.classes} | {name: np.asarray(values) for name, values in vars(counts(labelled, folder)).items()}
     table = pd.DataFrame(columns).sort_values("count", ascending=False, kind="stable")
     chosen = table["class"].isin(list(classes) or saved.classes)

@@ -116,21 +116,17 @@ def fit(
         stack.enter_context(locked(place / HELD))
         held = stack.pop_all()
     joined = place / "photographs"
-    given = {name: value for name in READING if (value := changes.get(f"own.{name}")) is not None}
-    options = [
-        word
-        for name, value in given.items()
-        for word in (
-            f"--{name.removesuffix('_root').replace('_', '-')}",
-            listed(value if isinstance(value, list) else str(value)),
-        )
-    ]
+    options = []
+    for name in READING:
+        if (value := changes.get(f"own.{name}")) is not None:
+            option = f"--{name.removesuffix('_root').replace('_', '-')}"
+            options += [option, listed(value if isinstance(value, list) else str(value))]
     try:
         (place / ".dicap").mkdir()
         (place / ".dicap" / "store").symlink_to((cache / "store").absolute())
         shutil.copyfile(TEMPLATE / "settings.yaml", place / "params.yaml")
         source = photographs if labels is None else _joined(photographs, labels, joined)
-        if labels is not None and "unlabeled_root" not in given:  # of the photographs that the labels do not name one learns too
+        if labels is not None and "--unlabeled" not in options:  # of the photographs that the labels do not name one learns too
             options += ["--unlabeled", str(source.parent)]
         _run("init-data", str(source), *options, folder=place)
         change_settings(place / "params.yaml", changes)

@@ -28,7 +28,7 @@ from dicap.network import Network, detach_backbone
 from dicap.photos.folder import Images, Photograph, photographs, read_ahead
 from dicap.provenance import code_of
 
-ANSWERS = {1: "yes", 0: "no", -1: "unsure"}
+ANSWERS = np.array(["no", "yes", "unsure"], dtype=object)  # by the answer: 0, 1, -1
 FORMATS = ("parquet", "csv")
 PART = 2048  # images whose rows are written at once
 CPU_BATCH, GPU_BATCH = 32, 256
@@ -183,13 +183,10 @@ def _tables(
     per_image: bool,
     seen: KnownFeatures | None,
 ) -> Iterator[pa.Table]:
-    """Yield the rows of the readable images, about PART images at a time; `outcome` counts them and the others.
-
-    Raises DataError at the end if none of the images can be read.
-    """
+    """Yield the rows of the readable images, about PART images at a time; `outcome` counts them and the others."""
     parts, count, answers = [], 0, Answers.of(model.evidence)
-    for names, scores in stream(model, photos, runtime, batch_size, outcome, workers, seen):
-        table = _rows(names, scores, model.classes, answers)
+    for names, inputs in batches(photos, model.settings.image_size, runtime, outcome, batch_size, workers, seen):
+        table = _rows(names, score(model, inputs, runtime), model.classes, answers)
         parts.append(_by_image(table, len(model.classes)) if per_image else table)
         count += len(names)
         if count >= PART:
@@ -197,31 +194,6 @@ def _tables(
             parts, count = [], 0
     if parts:
         yield pa.concat_tables(parts)
-    elif not outcome.images:
-        raise none_readable(outcome)
-
-
-def none_readable(outcome: Outcome) -> DataError:
-    """The error if no image can be read."""
-    (path, reason), count = outcome.unreadable[0], len(outcome.unreadable)
-    return DataError(f"{path}: {reason}" if count == 1 else f"none of {count} images can be read; the first: {path}: {reason}")
-
-
-def stream(
-    model: SavedModel,
-    photos: Iterable[Photograph],
-    runtime: Runtime,
-    batch_size: int | None,
-    outcome: Outcome,
-    workers: int | None = None,
-    seen: KnownFeatures | None = None,
-) -> Iterator[tuple[list[str], np.ndarray]]:
-    """Yield (names, scores (n, C) float32) of the readable images, batch by batch; `outcome` counts them and the others.
-
-    Where their features are `seen`, the model's backbone is put aside.
-    """
-    for names, inputs in batches(photos, model.settings.image_size, runtime, outcome, batch_size, workers, seen):
-        yield names, score(model, inputs, runtime)
 
 
 def batches(
@@ -233,7 +205,10 @@ def batches(
     workers: int | None = None,
     seen: KnownFeatures | None = None,
 ) -> Iterator[tuple[list[str], Tensor]]:
-    """Yield (names, what the network takes) of the readable images: squares (n, 3, S, S) uint8, or features that are `seen`."""
+    """Yield (names, what the network takes) of the readable images: squares (n, 3, S, S) uint8, or features that are `seen`.
+
+    `outcome` counts them and the others. Raises DataError at the end if none of the images can be read.
+    """
     few = CPU_BATCH if seen is None else KNOWN_BATCH
     batch = batch_size or (GPU_BATCH if runtime.device.type == "cuda" else few)
     threads = max(1, worker_count() if workers is None else workers)
@@ -245,17 +220,18 @@ def batches(
             squares = np.stack([image for _, image in readable])
             inputs = torch.from_numpy(squares).permute(0, 3, 1, 2) if seen is None else seen.maps(squares)
             yield [name for name, _ in readable], inputs
+    if not outcome.images:
+        (path, reason), count = outcome.unreadable[0], len(outcome.unreadable)
+        raise DataError(f"{path}: {reason}" if count == 1 else f"none of {count} images can be read; the first: {path}: {reason}")
 
 
 def embeddings(network: nn.Module, photos: Iterable[Photograph], size: int, runtime: Runtime) -> tuple[list[str], np.ndarray]:
     """The names of the readable images, and their feature maps averaged over positions (n, D). Raises DataError without any."""
-    outcome, names, parts = Outcome(), [], []
+    names, parts = [], []
     network = network.to(runtime.device).eval()
-    for some, inputs in batches(photos, size, runtime, outcome):
+    for some, inputs in batches(photos, size, runtime, Outcome()):
         names += some
         parts.append(embedding(network, inputs, runtime))
-    if not names:
-        raise none_readable(outcome)
     return names, np.concatenate(parts)
 
 
@@ -285,12 +261,11 @@ def _rows(names: Sequence[str], scores: np.ndarray, classes: Sequence[str], answ
     low = high = chance
     if answers.curve is not None:
         chance, low, high = chance_interval(chance, answers.evidence.entries, GROUP, MOST_GROUPS)
-    words = np.array([ANSWERS[-1], ANSWERS[0], ANSWERS[1]], dtype=object)[answer.ravel() + 1]
     columns = [
         pa.array(np.repeat(np.array(names, dtype=object), len(classes)), pa.string()),
         pa.array(np.tile(np.array(classes, dtype=object), len(names)), pa.string()),
         pa.array(scores.ravel(), pa.float32()),
-        pa.array(words, pa.string()),
+        pa.array(ANSWERS[answer.ravel()], pa.string()),
         *(pa.array(values.ravel().astype(np.float32), pa.float32(), from_pandas=True) for values in (chance, low, high)),
     ]
     return pa.Table.from_arrays(columns, schema=ROWS)

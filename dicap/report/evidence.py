@@ -18,7 +18,7 @@ from dicap.files import artifacts as files
 from dicap.files.json_files import read_json
 from dicap.files.tables import matrix, read_parquet
 from dicap.metrics.ledger import TERMS
-from dicap.metrics.operating_point import bin_of
+from dicap.metrics.operating_point import bin_of, reliability
 
 STAGES = ("warmup", "train", "finetune")
 WEIGHT_BINS = 20  # of the histograms drawn here; the rates keep the bins of the run
@@ -36,13 +36,13 @@ class Evidence:
 
     history: one row per epoch of warmup, train, finetune in this order; columns `stage`, `position` (1, 2, ... over all
     stages) and HISTORY, absent ones NaN.
-    weights: bin, left, right, n_pos, n_neg, r_pos, r_neg, optimal_r_pos, optimal_n, epoch.
-    thresholds: class, tau_pos, tau_neg, n_pos, n_neg, crossed, epoch.
+    weights: of the last epoch; bin, left, right, n_pos, n_neg, r_pos, r_neg, optimal_r_pos, optimal_n, epoch.
+    thresholds: of the last epoch; class, tau_pos, tau_neg, n_pos, n_neg, crossed, epoch.
     weight_histogram: label (1 or 0), bin, left, right, n: how the weights of confident entries are spread at the last epoch.
     roles: number of images a role.
     per_class: the columns of `dicap.evaluation.evaluate.by_class` that were written and n_train_labelled, shares in percent, in
     the order of the classes.
-    reliability: bin, left, right, n, confidence, frequency over all (test image, class) entries.
+    reliability: of the scores of all (test image, class) entries (`dicap.metrics.operating_point.reliability`).
     """
 
     history: pd.DataFrame
@@ -50,7 +50,7 @@ class Evidence:
     thresholds: pd.DataFrame
     weight_histogram: pd.DataFrame
     per_class: pd.DataFrame
-    reliability: pd.DataFrame
+    reliability: list[dict[str, float]]
     metrics: dict[str, Any]
     roles: dict[str, int]
 
@@ -83,8 +83,7 @@ def gather(artifacts: Path) -> Evidence:
     source, weights = artifacts / "train", pd.DataFrame()
     thresholds = by_weight = weights
     if epochs := files.epochs(source, "pseudo_labels"):
-        weights = _frames(source, "weights")
-        thresholds = _frames(source, "thresholds")
+        weights, thresholds = (_frames(source, kind, last=1) for kind in ("weights", "thresholds"))
         by_weight, _ = histogram_of_record(files.epoch_file(source, "pseudo_labels", epochs[-1]))
     return Evidence(
         history=_history(artifacts),
@@ -104,16 +103,10 @@ def histogram_of_record(path: Path) -> tuple[pd.DataFrame, dict[int, int]]:
     The frame has columns label (1 or 0), bin, left, right, n; bins are half open, the last one closed.
     """
     _, _, label, weight = files.read_pseudo_labels(path)
-    index = bin_of(weight, WEIGHT_BINS)  # (n, C)
-    histogram = pd.concat([_counts(index[label == k], WEIGHT_BINS, label=k) for k in (1, 0)], ignore_index=True)
-    return histogram, {k: int((label == k).sum()) for k in (1, 0, -1)}
-
-
-def _counts(index: np.ndarray, bins: int, **columns: int) -> pd.DataFrame:
-    """How many entries each bin has: `columns`, bin, left, right, n."""
-    edges = np.arange(bins + 1) / bins
-    n = np.bincount(index, minlength=bins)
-    return pd.DataFrame(columns | {"bin": np.arange(bins), "left": edges[:-1], "right": edges[1:], "n": n})
+    index, bins = bin_of(weight, WEIGHT_BINS), np.arange(WEIGHT_BINS)  # (n, C), (B,)
+    edges = {"bin": bins, "left": bins / WEIGHT_BINS, "right": (bins + 1) / WEIGHT_BINS}
+    counts = [pd.DataFrame({"label": k} | edges | {"n": np.bincount(index[label == k], minlength=WEIGHT_BINS)}) for k in (1, 0)]
+    return pd.concat(counts, ignore_index=True), {k: int((label == k).sum()) for k in (1, 0, -1)}
 
 
 def read_curves(folder: Path) -> pd.DataFrame:
@@ -124,46 +117,34 @@ def read_curves(folder: Path) -> pd.DataFrame:
 
 
 def _history(artifacts: Path) -> pd.DataFrame:
-    parts = []
-    for stage in STAGES:
-        path = artifacts / stage / "history.csv"
-        if path.exists():
-            parts.append(_csv(path, ["epoch"]).assign(stage=stage))
-    # Columns that are empty throughout a stage are left to reindex: pandas warns about them otherwise.
-    parts = [part.dropna(axis="columns", how="all") for part in parts if len(part)]
-    history = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["stage", *HISTORY], dtype=float)
-    history = history.reindex(columns=[*history.columns, *(name for name in HISTORY if name not in history)])
+    rows = [
+        {"stage": stage, **row}
+        for stage in STAGES
+        if (path := artifacts / stage / "history.csv").exists()
+        for row in _csv(path, ["epoch"]).to_dict("records")
+    ]
+    history = pd.DataFrame(rows, columns=["stage", *HISTORY]).astype(dict.fromkeys(HISTORY, float))
     history["position"] = np.arange(1, len(history) + 1)
     return history
 
 
-def _frames(stage: Path, kind: str) -> pd.DataFrame:
-    """All epochs of a small per-epoch table, with an `epoch` column."""
+def _frames(stage: Path, kind: str, last: int = 0) -> pd.DataFrame:
+    """All epochs of a small per-epoch table, or the `last` ones (0: all), with an `epoch` column."""
     parts = []
-    for epoch in files.epochs(stage, kind):
+    for epoch in files.epochs(stage, kind)[-last:]:
         frame = read_parquet(files.epoch_file(stage, kind, epoch)).to_pandas()
         # A column of nulls only would come back as objects in one epoch and numbers in the next.
         parts.append(frame.astype({name: float for name in frame if str(name).startswith("optimal")}))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
 
-def _reliability(path: Path, bins: int = 20) -> pd.DataFrame:
+def _reliability(path: Path) -> list[dict[str, float]]:
     """`reliability` of predictions.parquet; empty without it."""
     if not path.exists():
-        return pd.DataFrame()
+        return []
     table = read_parquet(path, ["score", "label"])
-    score, label = (matrix(table[name]).ravel().astype(np.float64) for name in ("score", "label"))
-    score, label = score[label >= 0], label[label >= 0]  # of unknown entries nothing can be said
-    index = bin_of(score, bins)
-    frame = _counts(index, bins)
-    for name, values in (("confidence", score), ("frequency", label)):
-        frame[name] = np.bincount(index, weights=values, minlength=bins) / frame["n"].where(frame["n"] > 0)
-    return frame
-
-
-def calibration_error(bins: pd.DataFrame) -> float:
-    """Expected calibration error: |mean confidence - frequency| of each bin of `reliability`, weighted by its entries."""
-    return float((bins["n"] * (bins["confidence"] - bins["frequency"]).abs()).sum() / bins["n"].sum())
+    score, label = (matrix(table[name]) for name in ("score", "label"))  # (n, C) each
+    return reliability(np.where(label < 0, np.nan, score), label, bins=20)  # of unknown entries nothing can be said
 
 
 def _csv(path: Path, required: list[str]) -> pd.DataFrame:

@@ -9,9 +9,9 @@ from dicap.errors import DataError
 from dicap.files import artifacts as files
 from dicap.files.tables import read_parquet
 from dicap.report.evidence import histogram_of_record
-from dicap.report.figures.pseudo_labels import KINDS as LABELS
 
 KINDS = ("weights", "pseudo_labels")
+LABELS = {1: "positive", 0: "negative", -1: "uncertain"}
 NARROWEST = 40  # columns: below this the numbers alone fill the line
 
 Bar = tuple[str, float, str]  # name, length in [0, 1], the numbers it stands for
@@ -53,8 +53,8 @@ def open_histogram(folder: Path, epoch: int | None = None) -> tuple[str, list[Ba
     by_weight, numbers = histogram_of_record(path)
     most = by_weight.groupby("label")["n"].max().clip(lower=1)
     bars = [
-        (f"{LABELS[kind][0]} {left:.2f}-{right:.2f}", n / most[kind], f"{n:,}")
+        (f"{LABELS[kind]} {left:.2f}-{right:.2f}", n / most[kind], f"{n:,}")
         for kind, left, right, n in by_weight[["label", "left", "right", "n"]].itertuples(index=False)
     ]
-    shares = ", ".join(f"{numbers[kind]:,} {name}" for kind, (name, _) in LABELS.items())
+    shares = ", ".join(f"{numbers[kind]:,} {name}" for kind, name in LABELS.items())
     return f"{title}: weights of the pseudo-labels ({shares})", bars

@@ -11,6 +11,7 @@ from dicap.metrics.operating_point import (
     best_threshold,
     chance_interval,
     digits,
+    gap,
     of_answers,
     reliability,
     wilson,
@@ -112,4 +113,5 @@ def test_reliability_against_a_loop():
         assert row["n"] == len(inside) and row["images"] == len({i for i, _ in inside})
         assert row["chance"] == pytest.approx(np.mean([chance[at] for at in inside]))
         assert row["share"] == pytest.approx(np.mean([right[at] for at in inside]))
-    assert reliability(np.full((3, 1), np.nan), np.ones((3, 1))) == []
+    assert gap(rows) == pytest.approx(sum(row["n"] * abs(row["chance"] - row["share"]) for row in rows) / 301)
+    assert reliability(np.full((3, 1), np.nan), np.ones((3, 1))) == [] and gap([]) is None

@@ -10,28 +10,17 @@ from dicap.network.ml_decoder import MLDecoder
 
 
 def slow_ml_decoder(head, features):
-    """One image and one class at a time, from the tensors of the head."""
-    a, d = head.attention, head.queries.shape[1]
-    heads = a.num_heads
-    w_q, w_k, w_v = a.in_proj_weight.chunk(3)
-    b_q, b_k, b_v = a.in_proj_bias.chunk(3)
-    logits, embeddings = [], []
-    for image in features:
+    """One image and one class at a time."""
+    n, (classes, d) = len(features), head.queries.shape
+    logits, embeddings = torch.empty(n, classes), torch.empty(n, classes, d)
+    for i, image in enumerate(features):
         tokens = torch.stack([torch.relu(head.embed(t)) for t in image.flatten(1).T])
         for c, q in enumerate(head.queries):
-            t = head.norm1(q + q)
-            query, keys, values = w_q @ t + b_q, tokens @ w_k.T + b_k, tokens @ w_v.T + b_v
-            parts = []
-            for h in range(heads):
-                part = slice(h * d // heads, (h + 1) * d // heads)
-                attention = torch.softmax(keys[:, part] @ query[part] / (d / heads) ** 0.5, 0)
-                parts.append(attention @ values[:, part])
-            t = head.norm2(t + a.out_proj(torch.cat(parts)))
-            z = head.norm3(t + head.linear2(torch.relu(head.linear1(t))))
-            embeddings.append(z)
-            logits.append(z @ head.weight[c, :, 0] + head.bias[c])
-    n, classes = len(features), len(head.queries)
-    return torch.stack(logits).view(n, classes), torch.stack(embeddings).view(n, classes, d)
+            t = head.norm1(q + q)[None]
+            t = head.norm2(t + head.attention(t, tokens, tokens)[0])[0]
+            embeddings[i, c] = head.norm3(t + head.linear2(torch.relu(head.linear1(t))))
+            logits[i, c] = embeddings[i, c] @ head.weight[c, :, 0] + head.bias[c]
+    return logits, embeddings
 
 
 def test_ml_decoder_equals_a_loop():

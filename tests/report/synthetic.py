@@ -46,7 +46,6 @@ def write_run(folder: Path, *, images: int = 60, epochs: int = 6, pseudo: bool =
     for stage, n in (("warmup", 3), ("train", epochs), ("finetune", 2)):
         files.write_history(_history(stage, n, rng, hidden), folder / stage / "history.csv")
     if pseudo:
-        write_pseudo_labels(folder / "pseudo_label", 0, names, ids, truth, rng, hidden)
         for epoch in range(epochs):
             write_pseudo_labels(folder / "train", epoch, names, ids, truth, rng, hidden)
     write_evaluation(folder / "evaluate", names, truth, rng)

@@ -4,17 +4,14 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dicap.calibration.rates import bin_index
 from dicap.files import artifacts as files
-from dicap.files.tables import lists, read_parquet
+from dicap.files.tables import lists
 from dicap.report import evidence
-
-from . import synthetic
 
 
 @settings(max_examples=30)
@@ -37,18 +34,3 @@ def test_histograms_against_a_loop(entries):
 def test_bins_of_figures_are_those_of_the_rates(values, bins):
     array = np.array(values, np.float32)
     assert evidence.bin_of(array, bins).tolist() == bin_index(torch.from_numpy(array), bins).tolist()
-
-
-def test_reliability_against_a_loop(tmp_path):
-    bins = evidence.gather(synthetic.write_run(tmp_path, epochs=1)).reliability
-    table = read_parquet(tmp_path / "evaluate" / "predictions.parquet")
-    pairs = list(zip(np.concatenate(table["score"].to_pylist()), np.concatenate(table["label"].to_pylist()), strict=True))
-    for row in bins.to_dict("records"):
-        inside = [(s, y) for s, y in pairs if row["left"] <= s < row["right"]]
-        assert row["n"] == len(inside)
-        if inside:
-            assert row["confidence"] == pytest.approx(np.mean([s for s, _ in inside]))
-            assert row["frequency"] == pytest.approx(np.mean([y for _, y in inside]))
-    n = len(pairs)
-    gaps = sum(abs(sum(s - y for s, y in pairs if row["left"] <= s < row["right"])) / n for row in bins.to_dict("records"))
-    assert evidence.calibration_error(bins) == pytest.approx(gaps)

@@ -44,7 +44,7 @@ def early_and_late(weights: pd.DataFrame) -> Figure:
     figure = style.canvas(2.9)
     axes = figure.subplots(1, 2, sharey=True)
     for ax, epoch in zip(axes, (epochs[0], epochs[-1]), strict=True):
-        _curves(ax, weights[weights["epoch"] == epoch], markers=False)
+        _curves(ax, weights[weights["epoch"] == epoch])
         ax.set_title(f"epoch {epoch}", fontsize=9, color=style.INK, loc="left")
         ax.set_xlabel("confidence")
     axes[0].set_ylabel("share of positives")
@@ -54,13 +54,29 @@ def early_and_late(weights: pd.DataFrame) -> Figure:
 
 
 def reliability(bins: pd.DataFrame, across: str = "score of the network", up: str = "share of positives") -> Figure:
-    """How true stated probabilities are on the test images. bins: left, right, n, confidence, frequency; the axes' names."""
+    """How true stated probabilities are on the test images. bins: left, right, n, chance, share; the axes' names."""
     figure, top = _above_counts(bins, bins["n"], across)
-    full = bins[bins["n"] > 0]
     _diagonal(top)
-    top.plot(full["confidence"], full["frequency"], color=style.BLUE, marker="o", label="observed")
+    top.plot(bins["chance"], bins["share"], color=style.BLUE, marker="o", label="observed")
     top.set_ylabel(up)
     style.legend_above(top, columns=2)
+    return figure
+
+
+def weights(frame: pd.DataFrame) -> Figure:
+    """Histogram of the pseudo-labels' weights of one epoch. frame: label, left, right, n; a logarithmic count axis."""
+    figure, ax = style.axes(2.9)
+    for shift, kind, name, colour in ((-0.22, 1, "positive", style.BLUE), (0.22, 0, "negative", style.VERMILLION)):
+        part = frame[frame["label"] == kind]
+        width = (part["right"] - part["left"]).to_numpy()
+        ax.bar(_centre(part) + shift * width, part["n"], width=0.42 * width, color=colour, linewidth=0, label=f"{name} labels")
+    ax.set_yscale("log")
+    ax.set_ylim(0.7, max(10.0, 2.0 * float(frame["n"].max())))
+    ax.set_xlim(-0.01, 1.01)
+    ax.set_xlabel("weight")
+    ax.set_ylabel("entries")
+    ax.grid(visible=False, axis="x")
+    style.legend_above(ax)
     return figure
 
 
@@ -78,18 +94,11 @@ def _above_counts(bins: pd.DataFrame, entries: pd.Series, across: str) -> tuple[
     return figure, top
 
 
-def _curves(ax: Axes, weights: pd.DataFrame, markers: bool = True) -> None:
+def _curves(ax: Axes, weights: pd.DataFrame) -> None:
     centre = _centre(weights)
     _diagonal(ax)
-    estimated = weights["r_pos"].to_numpy(dtype=float)
-    ax.plot(centre, estimated, color=style.BLUE, label="estimated")
-    if markers:
-        entries = (weights["n_pos"] + weights["n_neg"]).to_numpy(dtype=float)
-        size = 8 + 5 * np.log10(np.maximum(entries, 1)) ** 2
-        full = entries > 0
-        ax.scatter(centre[full], estimated[full], s=size[full], color=style.BLUE, linewidth=0, zorder=3)
-        # An open ring marks a rate that was filled in from the neighbours: no entry was counted there.
-        ax.scatter(centre[~full], estimated[~full], s=16, facecolor="none", edgecolor=style.BLUE, linewidth=1, zorder=3)
+    counted = np.flatnonzero(weights["n_pos"] + weights["n_neg"]).tolist()  # other rates are filled in from the neighbours
+    ax.plot(centre, weights["r_pos"], color=style.BLUE, marker="o", markevery=counted, label="estimated")
     optimal = weights["optimal_r_pos"].to_numpy(dtype=float)
     if np.isfinite(optimal).any():
         # Nothing is drawn at a bin without entries; the points show a bin between two of these.

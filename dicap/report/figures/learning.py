@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -29,29 +28,35 @@ def scores(history: pd.DataFrame) -> Figure:
     """mAP of the raw and the EMA network on the test images, per epoch. `history` as in Evidence."""
     ema = ("map_ema", "EMA network", style.look(style.BLUE, "-", "o"))
     raw = ("map_raw", "raw network", style.look(style.ORANGE, "--", "s"))
-    return _lines(history, [ema, raw], "mAP on test images (%)")[0]
+    return _lines(history, [ema, raw], "mAP on test images (%)")
 
 
 def losses(history: pd.DataFrame) -> Figure:
     """Training losses per epoch on a logarithmic scale; values that are not positive are left out."""
     total = ("loss", "total", style.look(style.INK, "-", "o"))
-    return _lines(history, [total, *((f"loss_{term}", *line) for term, line in _TERMS.items())], "training loss", log=True)[0]
+    return _lines(history, [total, *((f"loss_{term}", *line) for term, line in _TERMS.items())], "training loss", log=True)
 
 
 def gradients(history: pd.DataFrame) -> Figure:
     """Each term's share of the gradient per epoch on a logarithmic scale, and the line below which it hardly acts."""
     norms = history[[f"grad_{term}" for term in _TERMS]]
     shares = history.assign(**{str(term): norms[term] / norms.sum(axis=1) for term in norms})
-    figure, ax = _lines(shares, [(f"grad_{term}", *line) for term, line in _TERMS.items()], "share of the gradient", log=True)
+    figure = _lines(shares, [(f"grad_{term}", *line) for term, line in _TERMS.items()], "share of the gradient", log=True)
+    (ax,) = figure.axes
     ax.axhline(HARDLY, color=style.GREY, linewidth=1, linestyle=":")
     ax.yaxis.set_major_formatter(lambda share, _: f"{100 * share:g} %")
     return figure
 
 
-def _lines(history: pd.DataFrame, lines: Sequence[Line], up: str, *, log: bool = False) -> tuple[Figure, Axes]:
+def by_epoch(history: pd.DataFrame, columns: Mapping[str, str], up: str) -> Figure:
+    """Columns of the history, {column: name}, by epoch. up: what they are."""
+    return _lines(history, [(*line, look) for line, look in zip(columns.items(), style.LINES, strict=False)], up)
+
+
+def _lines(history: pd.DataFrame, columns: Sequence[Line], up: str, *, log: bool = False) -> Figure:
     """Columns of the history by epoch, each with its name and look; a logarithmic scale has no place for what is not positive."""
     figure, ax = style.axes()
-    for column, label, look in lines:
+    for column, label, look in columns:
         shown = history[history[column].notna() & ((history[column] > 0) | (not log))]
         for _, part in shown.groupby("stage", sort=False):  # a stage starts from another network: do not join the dots
             every = max(1, len(part) // 12)
@@ -62,7 +67,7 @@ def _lines(history: pd.DataFrame, lines: Sequence[Line], up: str, *, log: bool =
     ax.set_ylabel(up)
     _epochs(ax, history)
     style.legend_above(ax)
-    return figure, ax
+    return figure
 
 
 def _epochs(ax: Axes, history: pd.DataFrame) -> None:
@@ -72,19 +77,10 @@ def _epochs(ax: Axes, history: pd.DataFrame) -> None:
     ticked = history[history["epoch"] % every == 0]
     ax.set_xticks(ticked["position"], [str(int(epoch)) for epoch in ticked["epoch"]])
     ax.grid(visible=False, axis="x")
-    ax.set_xlim(0.4, max(1, len(history)) + 0.6)
+    ax.set_xlim(history["position"].min() - 0.6, history["position"].max() + 0.6)
     for number, (stage, part) in enumerate(history.groupby("stage", sort=False)):
         left, right = part["position"].min() - 0.5, part["position"].max() + 0.5
         if number % 2 == 0:
             ax.axvspan(left, right, color=style.GRID, alpha=0.45, linewidth=0, zorder=0)
-        ax.annotate(
-            _STAGE_NAMES.get(str(stage), str(stage)),
-            xy=(float(np.mean([left, right])), 0),
-            xycoords=("data", "axes fraction"),
-            xytext=(0, -23),
-            textcoords="offset points",
-            ha="center",
-            va="center",
-            color=style.MUTED,
-            fontsize=8.5,
-        )
+        look: dict[str, Any] = {"ha": "center", "va": "center", "color": style.MUTED, "fontsize": 8.5}
+        ax.text(float(left + right) / 2, -0.14, _STAGE_NAMES[str(stage)], transform=ax.get_xaxis_transform(), **look)

@@ -17,7 +17,7 @@ from stages.support.parent import STARTED_BY, end_with_parent
 if sys.platform == "win32":
     sys.exit("dicap runs on Linux and macOS; on Windows install it in WSL (https://learn.microsoft.com/windows/wsl)")
 
-EXIT_SETTINGS, EXIT_DATA, EXIT_STOPPED = 2, 1, 75
+EXIT_CODES = {SettingsError: 2, DataError: 1, Stopped: 75}
 DISK_TROUBLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EFBIG, errno.ENAMETOOLONG}
 
 PIPELINE = {
@@ -45,7 +45,6 @@ USE = {
 TOOLS = {
     "run": "Run the whole pipeline in this folder, without DVC.",
     "config": "Print the settings in force and where each comes from.",
-    "backbones": "List networks to freeze: image size, features, cost.",
     "reference": "Print the reference of settings and commands.",
     "histogram": "Draw the histogram of a Parquet artifact.",
     "doctor": "Check a converted data set.",
@@ -56,7 +55,7 @@ TOOLS = {
 
 
 # Where commands of the layers above the core lie; all others are in stages/commands/.
-LAYERS = {"frozen": ("backbones",), "photos": tuple(USE), "lab": ("sweep", "figures", "table")}
+LAYERS = {"photos": tuple(USE), "lab": ("sweep", "figures", "table")}
 
 
 class LazyGroup(click.Group):
@@ -100,24 +99,20 @@ class LazyGroup(click.Group):
         atexit.register(gc.freeze)
         try:
             return super().invoke(ctx)
-        except SettingsError as error:
-            code, message = EXIT_SETTINGS, str(error)
-        except DataError as error:
-            code, message = EXIT_DATA, str(error)
-        except Stopped as stop:
-            code, message = EXIT_STOPPED, str(stop)
+        except tuple(EXIT_CODES) as error:
+            code, message = next(code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), str(error)
         except OSError as error:
             if error.errno not in DISK_TROUBLE:
                 raise
             place = error.filename2 or error.filename or "the disk"
             remedy = "shorten it" if error.errno == errno.ENAMETOOLONG else "make room or choose another disk, and run again"
-            code, message = EXIT_DATA, f"{place}: {error.strerror}; {remedy}"
+            code, message = 1, f"{place}: {error.strerror}; {remedy}"
         except Exception as error:
             if (what := out_of_memory(error)) is None:
                 raise
-            code, message = EXIT_DATA, f"{what}; lower train.batch_size, or --workers; docs/costs.md has more"
+            code, message = 1, f"{what}; lower train.batch_size, or --workers; docs/costs.md has more"
         for line in message.splitlines():
-            click.echo(f"{'Stopped' if code == EXIT_STOPPED else 'Error'}: {line}", err=True)
+            click.echo(f"{'Stopped' if code == EXIT_CODES[Stopped] else 'Error'}: {line}", err=True)
         ctx.exit(code)
 
 

@@ -44,7 +44,7 @@ def method_of(row: str) -> str:
 def frame_of(experiments: Sequence[Mapping[str, Any]], rows: Mapping[str, str]) -> tuple[pd.DataFrame, list[str]]:
     """The runs of a table, a line each.
 
-    Columns: dataset, row, head, ratio, seed, map, minutes_per_epoch, peak_memory_gb, rev, name; steps (a number, SOLVED, or empty
+    Columns: dataset, row, head, ratio, seed, map, minutes_per_epoch, peak_memory_gb, rev; steps (a number, SOLVED, or empty
     where nothing is known); network, in words; which, the network that was scored, and other, the mAP of the other one;
     best_on_test.
 
@@ -78,7 +78,6 @@ def frame_of(experiments: Sequence[Mapping[str, Any]], rows: Mapping[str, str]) 
                 "minutes_per_epoch": metrics.get("minutes_per_epoch"),
                 "peak_memory_gb": metrics.get("peak_memory_gb"),
                 "rev": experiment["rev"],
-                "name": experiment["name"],
                 "data": experiment["data"],
                 "mark": mark,
             }

@@ -159,6 +159,20 @@ def collect(
     return table
 
 
+def readings_table(runs: pd.DataFrame, cases: Mapping[str, Mapping[str, Any]]) -> Table:
+    """What each open reading of the paper is worth: the cases of a grid, each minus the first one (docs/methods.md 3.13, 3.14).
+
+    Args:
+        runs: as `experiments.frame_of` gives them, the cases as rows.
+        cases: name -> the settings in which it departs from the first one.
+    """
+    base, *others = cases
+    rows, against = {case: case for case in cases}, dict.fromkeys(others, base)
+    changes = {case: f"`{' '.join(f'{key}={str(value).lower()}' for key, value in cases[case].items())}`" for case in others}
+    spec = Spec("readings", "Readings, mAP (%)", "reading", rows, against=against, gain=f"minus {base}")
+    return collect(runs, spec, facts=pd.DataFrame({"settings": changes}))
+
+
 def to_markdown(table: Table) -> str:
     """A GitHub table: mean ± deviation, the best bold, the published value in brackets."""
     cells, spec, rows = table.cells, table.spec, table.rows

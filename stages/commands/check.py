@@ -9,7 +9,7 @@ from dicap import __version__
 from dicap.errors import SettingsError
 from dicap.settings import Settings
 from dicap.settings.catalogue import BUNDLED, NAMED_WEIGHTS
-from stages.support.common import DATA, params_option, resolve_and_warn
+from stages.support.common import DATA, params_option, raw_set, resolve_and_warn
 from stages.support.terminal import finish
 
 KNOWN = (("resnet50", "imagenet"), ("tf_efficientnet_lite0", "lite"), ("test_resnet", "random"))  # those of configs/
@@ -51,11 +51,8 @@ def _check_data(settings: Settings) -> None:
     """Raise DataError as `convert` would, where labels cannot be read or photographs are missing."""
     if settings.dataset not in BUNDLED:
         from dicap.data.convert import check_files
-        from dicap.data.sources import read_raw
 
-        lists = Path(settings.convert.lists) if settings.convert.lists else None
-        raw = read_raw(settings.dataset, Path(settings.data_root).resolve(), settings.own, lists)
-        check_files(raw, DATA, settings.convert.max_rejected)
+        check_files(raw_set(settings), DATA, settings.convert.max_rejected)
 
 
 def _check_version() -> None:

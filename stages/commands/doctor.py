@@ -6,7 +6,7 @@ import click
 
 from dicap.errors import DataError
 from stages.support.common import data_folder, load, params_option
-from stages.support.terminal import finish, say, spoken
+from stages.support.terminal import finish, say
 
 
 @click.command("doctor")
@@ -35,7 +35,6 @@ def command(folder: Path | None, strict: bool, params: Path) -> None:
         raise DataError("\n".join([*findings.damage, f"{folder} is damaged; run `dicap-stage convert` again"]))
     if strict and findings.warnings:
         raise DataError(f"{folder}: {len(findings.warnings)} warnings with --strict")
-    if spoken()["json"]:
-        facts = {"folder": str(folder), "images": findings.counts, "rejected": findings.rejected, "unknown": findings.unknown}
-        finish("doctor", facts | {"duplicates": findings.duplicates, "warnings": findings.warnings})
-    say(f"{folder}: sound")
+    facts = {"folder": str(folder), "images": findings.counts, "rejected": findings.rejected, "unknown": findings.unknown}
+    facts |= {"duplicates": findings.duplicates, "warnings": findings.warnings}
+    finish("doctor", facts, lines=[f"{folder}: sound"])

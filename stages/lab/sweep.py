@@ -128,24 +128,22 @@ def _jobs(
     """
     environment = {key: value for key, value in os.environ.items() if key.startswith(("DICAP_", "OMP_"))}
 
-    def threads(count: int) -> dict[str, str]:
+    def job(name: str, cell: Cell, cpus: int, **more: Any) -> Job:
         # Two trainings with all cores each would wait for one another, and another number of threads rounds differently.
-        return {"OMP_NUM_THREADS": str(count)} | environment
+        own = {"OMP_NUM_THREADS": str(cpus)} | environment
+        return cell_job(name, rev, project, cell.changes, cpus=cpus, gpus=gpus, environment=own, **more)
 
     groups: dict[str, list[Cell]] = {}
     for cell in missing:
         groups.setdefault(_recipe(cell), []).append(cell)
-    preparations: dict[str, Job] = {}
-    for recipe, (first, *others) in groups.items():
-        if others and at_once != 1:
-            options = {"cpus": preparing, "gpus": gpus, "environment": threads(preparing)}
-            preparations[recipe] = cell_job(f"prepare-{first.name}", rev, project, first.changes, until="features", **options)
-    jobs = list(preparations.values())
-    for recipe, group in groups.items():
-        after = preparations[recipe].name if recipe in preparations else None
-        options = {"after": after, "cpus": cpus, "gpus": gpus, "environment": threads(cpus)}
-        jobs += [cell_job(cell.name, rev, project, cell.changes, **options) for cell in group]
-    return jobs
+    preparations, jobs = [], []
+    for group in groups.values():
+        after = None
+        if len(group) > 1 and at_once != 1:
+            preparations.append(job(f"prepare-{group[0].name}", group[0], preparing, until="features"))
+            after = preparations[-1].name
+        jobs += [job(cell.name, cell, cpus, after=after) for cell in group]
+    return preparations + jobs
 
 
 def _recipe(cell: Cell) -> str:

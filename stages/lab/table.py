@@ -46,7 +46,6 @@ def command(
     from dicap.lab import tables
     from dicap.lab.budgets import budget_tables
     from dicap.lab.experiments import frame_of
-    from dicap.lab.readings import readings_table
     from stages.lab.sweeps.finished import finished
 
     given = parse_changes(changes)
@@ -60,7 +59,7 @@ def command(
     kinds = {kind, None} if grid else {kind}  # a grid that names no table is shown where it is asked for
     plans = [plan for plan in map(read_grid, grid or sorted(GRIDS.glob("*.yaml"))) if plan.table in kinds]
     runs, more = frame_of(experiments, rows_of(kind, plans, experiments, given, params))
-    made = [readings_table(runs, plans[0].cases)] if kind == "readings" and not runs.empty else []
+    made = [tables.readings_table(runs, plans[0].cases)] if kind == "readings" and not runs.empty else []
     for spec in [] if runs.empty or made else tables.spec_of(kind):
         published = tables.published_numbers(spec)
         if kind == "main":

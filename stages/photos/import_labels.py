@@ -13,9 +13,8 @@ import click
 
 from dicap.errors import DataError, SettingsError, did_you_mean
 from dicap.files.atomic import replacing
-from dicap.settings.catalogue import BUNDLED
 from dicap.settings.resolve import change_settings
-from stages.support.common import data_folder, load, params_option, take_turns
+from stages.support.common import data_folder, load, params_option, raw_set, take_turns
 from stages.support.terminal import finish, say
 
 if TYPE_CHECKING:
@@ -113,14 +112,11 @@ def command(filled: Path, new_classes: bool, separator: str | None, params: Path
 
 def marks_of(settings: Settings, images: Collection[str]) -> dict[str, dict[str, str]]:
     """{image: what the data set itself says of it (`was`), and its file (`photo`), as marks}; {} where it is not here."""
-    from dicap.data.sources import read_raw
     from dicap.photos.readers.read import given_of, photo_mark
 
-    if settings.dataset in BUNDLED:
-        return {}
     try:
         own = settings.own.model_copy(update={"added": None, "names": None})
-        raw = read_raw(settings.dataset, Path(settings.data_root).resolve(), own)
+        raw = raw_set(settings.model_copy(update={"own": own}))
     except DataError:  # the labels are not here, or not those of earlier
         return {}
     marks = {}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dicap.errors import DataError
-from stages.support.common import ARTIFACTS
+from stages.support.common import ARTIFACTS, raw_set
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,15 +43,13 @@ def reader(settings: Settings, store: Store) -> tuple[Callable[[str], Image], di
     """What gives the photograph of a name, as `originals`; and the files of those that are files."""
     import PIL.Image
 
-    from dicap.data.sources import read_raw
     from dicap.data.sources.base import Rejected
     from dicap.settings.catalogue import BUNDLED
 
     images, place, rows = None, {}, {name: row for row, name in enumerate(store.ids)}
     if settings.dataset not in BUNDLED:
-        lists = Path(settings.convert.lists) if settings.convert.lists else None
         try:
-            raw = read_raw(settings.dataset, Path(settings.data_root).resolve(), settings.own, lists)
+            raw = raw_set(settings)
             images, place = raw.images, {item.id: i for i, item in enumerate(raw.items)}
         except DataError:
             pass  # the raw set was moved; what was converted is still here

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,6 +14,9 @@ from dicap.errors import DataError, SettingsError, did_you_mean
 from dicap.files.locks import locked
 from dicap.settings import Resolved, Settings, known_keys, resolve
 from dicap.settings import load_settings as load  # noqa: F401  # the commands take it from here
+
+if TYPE_CHECKING:
+    from dicap.data.sources.base import RawSet
 
 ARTIFACTS = Path("artifacts")
 FOLLOWING = {"warmup": "train", "train": "finetune", "finetune": "report"}
@@ -24,15 +27,8 @@ PIXELS = Path("data") / "images.sha256"  # what features depend on: its array an
 PARAMS = Path("params.yaml")  # what the pipeline reads
 
 
-def params_option(function: Callable) -> Callable:
-    """`--params FILE`, default params.yaml in the working directory."""
-    return click.option(
-        "--params",
-        type=click.Path(path_type=Path, dir_okay=False),
-        default=PARAMS,
-        show_default=True,
-        help="The experiment's settings.",
-    )(function)
+_FILE = click.Path(path_type=Path, dir_okay=False)
+params_option = click.option("--params", type=_FILE, default=PARAMS, show_default=True, help="The experiment's settings.")
 
 
 def take_turns(params: Path) -> None:
@@ -70,24 +66,28 @@ def data_folder(settings: Settings) -> Path:
     return DATA
 
 
-def device_option(function: Callable) -> Callable:
-    """`--device NAME`; one that is not there is refused before anything is done."""
+def raw_set(settings: Settings) -> "RawSet":
+    """The images and labels that the settings name, as `read_raw` lists them. Raises DataError where they are not there."""
+    from dicap.data.sources import read_raw
 
-    def checked(context: click.Context, option: click.Parameter, device: str) -> str:
-        if device not in ("auto", "cpu"):  # these are always there, and to ask for others loads torch
-            from dicap.machine.runtime import Runtime
+    # Relative paths start at the current folder, as in DVC: a queued run has a folder of its own.
+    lists = Path(settings.convert.lists) if settings.convert.lists else None
+    return read_raw(settings.dataset, Path(settings.data_root).resolve(), settings.own, lists)
 
-            Runtime.choose(device)
-        return device
 
-    return click.option(
-        "--device",
-        envvar="DICAP_DEVICE",
-        default="auto",
-        show_default=True,
-        callback=checked,
-        help="auto, cpu, cuda, cuda:1 ... [DICAP_DEVICE]",
-    )(function)
+def _checked(context: click.Context, option: click.Parameter, device: str) -> str:
+    """The name of a device; one that is not there is refused before anything is done."""
+    if device not in ("auto", "cpu"):  # these are always there, and to ask for others loads torch
+        from dicap.machine.runtime import Runtime
+
+        Runtime.choose(device)
+    return device
+
+
+_DEVICES = "auto, cpu, cuda, cuda:1 ... [DICAP_DEVICE]"
+device_option = click.option(
+    "--device", envvar="DICAP_DEVICE", default="auto", show_default=True, callback=_checked, help=_DEVICES
+)
 
 
 def out_option(default: str | None, text: str, *, folder: bool = False) -> Callable:

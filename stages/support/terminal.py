@@ -47,11 +47,11 @@ def say(line: str) -> None:
         click.echo(line)
 
 
-def columns(rows: Sequence[Sequence[str]], right: Collection[int] = (), most: int = 60) -> list[str]:
+def columns(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
     """Lines of a table without borders; `right`: columns of numbers."""
     from tabulate import tabulate
 
-    cut = [[cell if len(cell) <= most else f"{cell[: most - 3]}..." for cell in row] for row in rows]
+    cut = [[cell if len(cell) <= 60 else f"{cell[:57]}..." for cell in row] for row in rows]
     align = ["right" if c in right else "left" for c in range(len(rows[0]))]
     return tabulate(cut, tablefmt="plain", disable_numparse=True, colalign=align).splitlines()
 

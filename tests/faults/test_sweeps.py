@@ -106,7 +106,7 @@ class Training:
     def goes_on(self) -> psutil.Process:
         """Wait until it has saved a state after this moment; the cell that it belongs to."""
         begin = time.time()
-        self.until(lambda: any(path.stat().st_mtime > begin for path in self._states()), "nothing trains")
+        tiny.wait_until(lambda: any(path.stat().st_mtime > begin for path in self._states()), seconds=1200)
         (trainer,) = self.processes()
         return next(each for each in trainer.parents() if "stages.lab.sweeps.cell" in each.cmdline())
 
@@ -120,14 +120,7 @@ class Training:
 
     def gone(self, *processes: psutil.Process) -> None:
         """Wait until they run no more."""
-        self.until(lambda: not any(map(tiny.alive, processes)), "it runs on")
-
-    def until(self, true, complaint: str) -> None:
-        until = time.monotonic() + 1200
-        while not true():
-            logs = [log.read_text()[-2000:] for log in (self.clone.folder / ".dicap" / "sweep").glob("*.log")]
-            assert time.monotonic() < until, f"{complaint}: {logs}"
-            time.sleep(0.1)
+        tiny.wait_until(lambda: not any(map(tiny.alive, processes)), seconds=1200)
 
     def _states(self) -> list[Path]:
         return [path for path in self.clone.folder.glob(".dicap/state/train-*/state.pt") if path.exists()]
@@ -146,12 +139,12 @@ def test_kills_of_worker_node_and_driver_lose_nothing(cluster, undisturbed, tmp_
 
     cell = training.goes_on()
     trainers = training.processes()
-    cluster.worker(cell).kill()
+    cell.parent().kill()
     training.gone(cell, *trainers)
 
     cell = training.goes_on()
     trainers = training.processes()
-    daemon, worker = cluster.daemon(cell), cluster.worker(cell)
+    daemon, worker = cluster.daemon(cell), cell.parent()
     daemon.kill()
     worker.kill()
     training.gone(cell, *trainers)

@@ -22,12 +22,27 @@ class Unavailable(Exception):
     """A cluster cannot be started here."""
 
 
-class Space:
-    """A network and process namespace: its only network is the loopback device, and its processes end with it."""
+class Slurm:
+    """Two nodes of one core each, of which tests may take one down.
+
+    They have a network and process namespace: its only network is the loopback device, and its processes end with it.
+    """
 
     def __init__(self) -> None:
-        if shutil.which("unshare") is None or shutil.which("nsenter") is None or shutil.which("ip") is None:
-            raise Unavailable("no unshare, nsenter or ip")
+        unpacked = os.environ.get("SLURM_ROOT")
+        root = Path(unpacked or "/")
+        places = [root / place for place in ("usr/bin", "usr/sbin", "bin", "sbin")]
+        path = os.pathsep.join([*map(str, places), os.environ["PATH"]])
+        missing = [
+            name for name in ("sbatch", "munged", "mungekey", "unshare", "nsenter", "ip") if shutil.which(name, path=path) is None
+        ]
+        self.programs = {
+            name: next((found for each in (f"{name}-wlm", name) if (found := shutil.which(each, path=path))), None)
+            for name in ("slurmctld", "slurmd", "slurmstepd")
+        }
+        missing += [name for name, found in self.programs.items() if found is None]
+        if missing:
+            raise Unavailable(f"no {', '.join(missing)} on the path or in the folder that SLURM_ROOT names")
         # The first process is a shell, which fetches what others left behind, and ends when its input does: with these tests.
         command = ["unshare", "--net", "--pid", "--fork", "--mount-proc", "--kill-child", "bash", "-c", "read -r _"]
         self._outer = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -42,65 +57,9 @@ class Space:
         self.run("ip", "link", "set", "lo", "up")
         # glibc resolves not even 127.0.0.1 for Slurm (AI_ADDRCONFIG) where no device has another address; this one leads nowhere.
         self.run("ip", "address", "add", "192.0.2.1/32", "dev", "lo")
-
-    def start(self, *command: str, **options) -> subprocess.Popen:
-        """A command in the namespace."""
-        inside = ["nsenter", "-t", str(self._first.pid), "-n", "-p", "-m", f"--wd={options.pop('cwd', self.folder)}", *command]
-        return subprocess.Popen(inside, env=self.environment | options.pop("env", {}), **options)
-
-    def run(self, *command: str, timeout: float = 120, **options) -> subprocess.CompletedProcess:
-        """The same, to its end."""
-        process = self.start(*command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
-        output, _ = process.communicate(timeout=timeout)
-        return subprocess.CompletedProcess(command, process.returncode, output, "")
-
-    def processes(self) -> list[psutil.Process]:
-        """What runs in the namespace."""
-        return [process for process in self._first.children(recursive=True) if tiny.alive(process)]
-
-    def find(self, *words: str) -> list[psutil.Process]:
-        """Those whose command line holds all the words."""
-        found = []
-        for process in self.processes():
-            with suppress(psutil.NoSuchProcess):
-                line = " ".join(process.cmdline())
-                if all(word in line for word in words):
-                    found.append(process)
-        return found
-
-    def worker(self, job: psutil.Process) -> psutil.Process:
-        """The process that started a job."""
-        return job.parent()
-
-    def close(self) -> None:
-        """End everything in it."""
-        self._first.kill()
-        self._outer.wait(timeout=60)
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-
-class Slurm(Space):
-    """Two nodes of one core each, of which tests may take one down."""
-
-    def __init__(self) -> None:
-        unpacked = os.environ.get("SLURM_ROOT")
-        root = Path(unpacked or "/")
-        places = [root / place for place in ("usr/bin", "usr/sbin", "bin", "sbin")]
-        path = os.pathsep.join([*map(str, places), os.environ["PATH"]])
-        missing = [name for name in ("sbatch", "munged", "mungekey") if shutil.which(name, path=path) is None]
-        self.programs = {
-            name: next((found for each in (f"{name}-wlm", name) if (found := shutil.which(each, path=path))), None)
-            for name in ("slurmctld", "slurmd", "slurmstepd")
-        }
-        missing += [name for name, found in self.programs.items() if found is None]
-        if missing:
-            raise Unavailable(f"no {', '.join(missing)} on the path or in the folder that SLURM_ROOT names")
-        super().__init__()
         libraries = next(root.glob("usr/lib/*/slurm-wlm"), Path("/usr/lib/slurm-wlm"))
         self.environment |= {"PATH": path, "SLURM_CONF": str(self.folder / "slurm.conf")}
-        if (
-            unpacked
-        ):  # installed it finds its libraries; the system's folder on this path gave a Python built shared another libpython
+        if unpacked:  # installed it finds them; the system's folder on this path gave a Python built shared another libpython
             self.environment["LD_LIBRARY_PATH"] = os.pathsep.join([str(libraries.parent), str(libraries)])
         host, place = socket.gethostname(), self.folder
         for folder in ("ctld", "n1", "n2"):
@@ -150,3 +109,34 @@ class Slurm(Space):
             if each.returncode:
                 self.close()
                 raise Unavailable(f"{each.args[0]}: {each.stdout[-300:]}")
+
+    def start(self, *command: str, **options) -> subprocess.Popen:
+        """A command in the namespace."""
+        inside = ["nsenter", "-t", str(self._first.pid), "-n", "-p", "-m", f"--wd={options.pop('cwd', self.folder)}", *command]
+        return subprocess.Popen(inside, env=self.environment | options.pop("env", {}), **options)
+
+    def run(self, *command: str, timeout: float = 120, **options) -> subprocess.CompletedProcess:
+        """The same, to its end."""
+        process = self.start(*command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
+        output, _ = process.communicate(timeout=timeout)
+        return subprocess.CompletedProcess(command, process.returncode, output, "")
+
+    def processes(self) -> list[psutil.Process]:
+        """What runs in the namespace."""
+        return [process for process in self._first.children(recursive=True) if tiny.alive(process)]
+
+    def find(self, *words: str) -> list[psutil.Process]:
+        """Those whose command line holds all the words."""
+        found = []
+        for process in self.processes():
+            with suppress(psutil.NoSuchProcess):
+                line = " ".join(process.cmdline())
+                if all(word in line for word in words):
+                    found.append(process)
+        return found
+
+    def close(self) -> None:
+        """End everything in it."""
+        self._first.kill()
+        self._outer.wait(timeout=60)
+        shutil.rmtree(self.folder, ignore_errors=True)

@@ -54,6 +54,7 @@ pathlib.Path("artifacts/result.txt").write_text(str(seed))
 """
 # Stands for an engine's worker.
 UNDER = (sys.executable, "-c", "import subprocess, sys; subprocess.run(sys.argv[1:])")
+AUTHOR = ("-c", "user.name=t", "-c", "user.email=t@example.org")
 STAGES = """
 stages:
   work:
@@ -73,19 +74,15 @@ def project(tmp_path) -> Path:
     (folder / "work.py").write_text(WORK)
     (folder / "dvc.yaml").write_text(STAGES)
     (folder / "params.yaml").write_text("seed: 1\n")
-    for command in (
-        ["init", "-q"],
-        ["add", "-A"],
-        ["-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-qm", "start"],
-    ):
-        subprocess.run(["git", *command], check=True, cwd=folder)
+    for command in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "start"]):
+        cell.git(*AUTHOR, *command, folder=folder)
     (folder / ".dicap" / "sweep").mkdir(parents=True)
     return folder
 
 
-def left(project: Path) -> list[str]:
-    """The worktrees beside the project itself, and folders of some."""
-    return [*cell.git("worktree", "list", folder=project).splitlines()[1:], *project.glob(".dicap/sweep/*.try-*")]
+def left(project: Path) -> list[Path]:
+    """The worktrees of cells."""
+    return [*project.glob(".dicap/sweep/*.try-*")]
 
 
 def rev(project: Path) -> str:
@@ -120,8 +117,11 @@ def disturb(process: subprocess.Popen, way: str) -> None:
 
 @pytest.mark.promise("A cell that has a result is not run again", section="Experiments and DVC")
 def test_its_result_is_an_experiment_of_the_project_and_asked_again_nothing_runs(project):
+    killed = project / ".dicap" / "sweep" / f"{cell.job_name('two', rev(project))}.try-killed" / "tree"
+    killed.mkdir(parents=True)
     code, output = ended(start(project, "two", 2))
     assert code == 0 and "begun 2" in output and output.startswith("== two: process "), output
+    assert not left(project), "nor of the try that was killed"
     ref = cell.experiment_ref("two", rev(project))
     assert "seed: 2" in cell.git("show", f"{ref}:params.yaml", folder=project)
     assert (project / "params.yaml").read_text() == "seed: 1\n" and not cell.git("status", "--porcelain", folder=project)
@@ -160,20 +160,6 @@ def test_nothing_that_a_user_s_git_is_told_refuses_a_result_or_leads_elsewhere(p
     assert not cell.git("status", "--porcelain", folder=project)
 
 
-@pytest.mark.parametrize("rest", ["its folder", "what Git knows of it", "both"])
-def test_the_next_try_removes_what_a_killed_one_left(project, rest):
-    job = cell.job_name("two", rev(project))
-    tree = project / ".dicap" / "sweep" / f"{job}.try-killed"
-    if rest == "its folder":
-        tree.mkdir()
-    else:
-        cell.git("worktree", "add", "--quiet", "--detach", str(tree), folder=project)
-    if rest == "what Git knows of it":
-        shutil.rmtree(tree)
-    code, output = ended(start(project, "two", 2))
-    assert code == 0 and not left(project), output
-
-
 def test_a_failure_has_dvcs_exit_code_and_leaves_nothing(project):
     code, output = ended(start(project, "seven", 7))
     assert code not in (0, 75) and "Error: seven is refused" in output
@@ -190,7 +176,7 @@ def test_up_to_a_stage_no_experiment_is_kept_and_its_result_is_found_again(proje
     md5 = re.findall("md5: (\\w+)", lock)[-1]
     (project / "dvc.lock").write_text(lock.replace(md5, "0" * 32))
     cell.git("add", "dvc.lock", folder=project)
-    cell.git("-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-qm", "another's", folder=project)
+    cell.git(*AUTHOR, "commit", "-qm", "another's", folder=project)
     code, output = ended(start(project, "again", 3))
     assert code == 0 and "begun" not in output and cell.exists(project, "again", rev(project)), output
 

@@ -13,8 +13,6 @@ import pytest
 import tiny
 
 from dicap.errors import DataError
-from stages.lab.sweeps.engines import here as here_module
-from stages.lab.sweeps.engines import slurm as slurm_module
 from stages.lab.sweeps.engines.here import Here
 from stages.lab.sweeps.engines.jobs import Job, reason_in
 from stages.lab.sweeps.engines.slurm import Slurm
@@ -35,26 +33,17 @@ def test_here_so_many_jobs_at_a_time_in_the_order_given(tmp_path, at_once):
     assert max(map(int, (tmp_path / "most").read_text().split())) == at_once
 
 
-def test_here_what_needs_another_begins_after_it_and_fails_with_it(tmp_path):
-    jobs = [
-        job(tmp_path, "first", "sleep 0.2; touch done"),
-        job(tmp_path, "bad", "exit 3"),
-        job(tmp_path, "one", "test -e done", after="first"),
-        job(tmp_path, "two", "touch never", after="bad"),
-    ]
-    assert dict(Here(4).run(jobs)) == {"first": None, "bad": "", "one": None, "two": "bad failed, which it needs"}
-    assert not (tmp_path / "never").exists()
-
-
-def test_here_jobs_run_in_their_folder_with_their_environment_and_log(tmp_path):
+def test_here_jobs_run_in_their_folder_after_what_they_need_and_fail_with_it(tmp_path):
     (tmp_path / "good.log").write_text("before\n")
     jobs = [
-        job(tmp_path, "good", "echo $COLOUR; pwd", environment={"COLOUR": "red"}),
-        job(tmp_path, "fails", "echo '== again'; echo 'Error: no luck' >&2; exit 3"),
+        job(tmp_path, "first", "sleep 0.2; touch done"),
+        job(tmp_path, "good", "test -e done && echo $COLOUR; pwd", environment={"COLOUR": "red"}, after="first"),
+        job(tmp_path, "bad", "echo '== again'; echo 'Error: no luck' >&2; exit 3"),
+        job(tmp_path, "never", after="bad"),
     ]
-    assert dict(Here(2).run(jobs)) == {"good": None, "fails": ""}
-    assert (tmp_path / "good.log").read_text() == f"before\nred\n{tmp_path}\n"
-    assert reason_in(tmp_path / "fails.log") == "Error: no luck"
+    assert dict(Here(4).run(jobs)) == {"first": None, "good": None, "bad": "", "never": "bad failed, which it needs"}
+    assert (tmp_path / "good.log").read_text() == f"before\nred\n{tmp_path}\n" and not (tmp_path / "never.log").exists()
+    assert reason_in(tmp_path / "bad.log") == "Error: no luck"
 
 
 def test_here_nothing_that_a_killed_job_started_runs_on(tmp_path):
@@ -81,12 +70,9 @@ def test_here_jobs_that_nobody_watches_any_more_are_asked_to_end(tmp_path):
 
 def test_here_each_gpu_is_for_one_job_at_a_time(tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6,7")
-    script = 'for k in $(echo $CUDA_VISIBLE_DEVICES | tr , " "); do mkdir busy$k || exit 1; done; sleep 0.2; rmdir busy*'
     one = "mkdir busy$CUDA_VISIBLE_DEVICES && sleep 0.2 && rmdir busy$CUDA_VISIBLE_DEVICES"
-    jobs = [
-        job(tmp_path, "two", script.replace("busy*", "busy4 busy6"), gpus=2),
-        *(job(tmp_path, f"{k}", one, gpus=1) for k in range(4)),
-    ]
+    two = "test $CUDA_VISIBLE_DEVICES = 4,6 && mkdir busy4 busy6 && sleep 0.2 && rmdir busy4 busy6"
+    jobs = [job(tmp_path, "two", two, gpus=2), *(job(tmp_path, f"{k}", one, gpus=1) for k in range(4))]
     assert set(dict(Here(3).run(jobs)).values()) == {None}
 
 
@@ -95,7 +81,7 @@ def test_here_what_this_machine_does_not_have_is_refused(tmp_path, monkeypatch):
     Here(1).check(job(tmp_path, "small", gpus=1))
     with pytest.raises(DataError, match=r"--gpus 2: this machine has 1$"):
         Here(1).check(job(tmp_path, "large", gpus=2))
-    monkeypatch.setattr(here_module, "cores", lambda: 4)
+    monkeypatch.setattr("stages.lab.sweeps.engines.here.cores", lambda: 4)
     with pytest.raises(DataError, match="--cpus 5: this machine has 4 processor cores"):
         Here(1).check(job(tmp_path, "large", cpus=5))
 
@@ -217,7 +203,7 @@ def test_slurms_jobs_under_way_are_found_again_by_name_and_folder(slurm, tmp_pat
 
 @pytest.mark.parametrize("times", [3, 9])
 def test_a_controller_that_does_not_answer_for_a_while_is_asked_again(slurm, tmp_path, monkeypatch, times):
-    monkeypatch.setattr(slurm_module, "_PATIENCE", 4)
+    monkeypatch.setattr("stages.lab.sweeps.engines.slurm._PATIENCE", 4)
     (slurm / "answers").write_text("\n\n".join(["nothing", *["down"] * times, "1|COMPLETED|None|/|a"]))
     ends = Slurm(None, interval=0).run([job(tmp_path, "a")])
     if times < 4:

@@ -9,7 +9,6 @@ import pytest
 import tiny
 
 from dicap.settings import load_settings
-from stages.lab.sweeps import finished as finished_module
 from stages.lab.sweeps.finished import METRICS, finished, revisions, stages_of
 
 PARAMS = {"dataset": "digits", "ratio": 0.05, "seed": 1, "method": "dicap"}
@@ -28,16 +27,14 @@ def git(*arguments: str) -> str:
 
 
 def locked(stages: dict[str, tuple[dict[str, str], dict[str, str]]]) -> str:
-    """A dvc.lock as DVC writes it: of each stage the inputs and the results."""
+    """A dvc.lock of the inputs and the results of each stage; a setting may be named `outs`, too."""
 
-    def part(name, sums):
-        return f"    {name}:\n" + "".join(
-            f"    - path: {path}\n      hash: md5\n      md5: {md5}\n" for path, md5 in sums.items()
-        )
+    def files(sums):
+        return [{"path": path, "hash": "md5", "md5": md5} for path, md5 in sums.items()]
 
-    params = "    params:\n      params.yaml:\n        train:\n          outs:\n"  # settings may have any name
-    texts = [f"  {name}:\n    cmd: x\n{part('deps', deps)}{params}{part('outs', outs)}" for name, (deps, outs) in stages.items()]
-    return "schema: '2.0'\nstages:\n" + "".join(texts)
+    params = {"params.yaml": {"outs": None}}
+    parts = {name: {"deps": files(deps), "params": params, "outs": files(outs)} for name, (deps, outs) in stages.items()}
+    return json.dumps({"schema": "2.0", "stages": parts})
 
 
 def commit(message: str, lock: bool = True, **changes) -> str:
@@ -141,11 +138,11 @@ def test_settings_are_those_of_the_run_whatever_the_files_say_later(repository):
 @pytest.mark.promise("Scores older than the model do not count in a table", section="Experiments and DVC")
 def test_scores_of_an_earlier_run_than_the_model_are_left_out(repository):
     """As after `dvc repro train` or `dvc repro split` under other settings."""
-    lock = Path("dvc.lock").read_text()
-    stages = stages_of(lock)
-    for stage, path in (("train", "artifacts/train"), ("split", "artifacts/split")):
-        begin = lock.index("    outs:", lock.index(f"  {stage}:"))
-        Path("dvc.lock").write_text(lock[:begin] + lock[begin:].replace(stages[stage].outs[path], "1" * 32, 1))
+    written = Path("dvc.lock").read_text()
+    for stage in ("train", "split"):
+        lock = json.loads(written)
+        lock["stages"][stage]["outs"][0]["md5"] = "1" * 32
+        Path("dvc.lock").write_text(json.dumps(lock))
         git("commit", "-qam", "half")
         experiments, notes = finished(everywhere=False)
         why = "left out, its scores are of an earlier run than what they are made from."
@@ -161,5 +158,5 @@ def test_scores_of_an_earlier_run_than_the_model_are_left_out(repository):
 )
 def test_settings_that_are_no_more_are_named(repository, monkeypatch, change, why):
     whole = load_settings(Path("params.yaml")).model_dump(mode="json")
-    monkeypatch.setattr(finished_module, "_json", lambda cache, outs, path: whole | change)
+    monkeypatch.setattr("stages.lab.sweeps.finished._json", lambda cache, outs, path: whole | change)
     assert finished(everywhere=False) == ([], [f"{git('rev-parse', '--short=7', 'HEAD')}: left out, {why}."])

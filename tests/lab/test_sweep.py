@@ -124,37 +124,29 @@ def test_a_run_of_other_labels_or_code_is_no_result(project, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("options", "jobs"), [(["--jobs", "2"], 5), (["--on", "slurm"], 5), ([], 4), (["--on", "slurm", "--jobs", "1"], 4)]
-)
-def test_cells_at_a_time_wait_for_what_they_share(fake, options, jobs):
-    assert run("grid.yaml", *options).exit_code == 0
-    assert len(fake.jobs) == jobs
-    first = fake.jobs[0]
-    if jobs == 5:
-        assert first.name.startswith("prepare-") and first.after is None and '"until": "features"' in first.command[-1]
-        assert {job.after for job in fake.jobs[1:]} == {first.name}
-    else:
-        assert {job.after for job in fake.jobs} == {None}
-
-
-@pytest.mark.parametrize(
     ("options", "cells", "preparation"),
     [
+        ([], 4, None),
         (["--jobs", "2"], 2, 4),
         (["--jobs", "2", "--cpus", "1"], 1, 2),
         (["--jobs", "8"], 1, 4),
-        (["--on", "slurm", "--jobs", "2"], 1, 1),
+        (["--on", "slurm"], 1, 1),
+        (["--on", "slurm", "--jobs", "1"], 1, None),
         (["--on", "slurm", "--cpus", "8", "--gpus", "1"], 8, 8),
     ],
 )
-def test_the_preparation_has_the_cores_of_the_cells_that_wait_for_it(fake, monkeypatch, options, cells, preparation):
+def test_cells_at_a_time_wait_for_what_they_share_which_has_their_cores(fake, monkeypatch, options, cells, preparation):
     monkeypatch.setattr("stages.lab.sweep.cores", lambda: 4)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setenv("DICAP_DEVICE", "cpu")
     assert run("grid.yaml", *options).exit_code == 0
-    assert [job.cpus for job in fake.jobs] == [preparation, *[cells] * 4]
+    assert [job.cpus for job in fake.jobs] == [preparation, *[cells] * 4][preparation is None :]
     assert all({"OMP_NUM_THREADS": str(job.cpus), "DICAP_DEVICE": "cpu"}.items() <= job.environment.items() for job in fake.jobs)
     assert {job.gpus for job in fake.jobs} == {int("--gpus" in options)}
+    first = fake.jobs[0]
+    assert [job.after for job in fake.jobs[-4:]] == [preparation and first.name] * 4
+    if preparation:
+        assert first.name.startswith("prepare-") and first.after is None and '"until": "features"' in first.command[-1]
 
 
 @pytest.mark.parametrize(

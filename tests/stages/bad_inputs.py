@@ -3,12 +3,13 @@
 WRITE_ERRORS=1 python -m pytest tests/stages/test_bad_inputs.py     writes docs/errors.md anew
 """
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
+import pandas as pd
 import torch
 
 
@@ -31,48 +32,41 @@ def wrong(**settings):
     return {key.replace("__", "."): value for key, value in settings.items()}
 
 
-def params(text):
+def spoiling(function):
+    """A function of a project that makes the mistake, of what is given now."""
+    return lambda *given, **named: lambda project: function(project, *given, **named)
+
+
+@spoiling
+def params(project, text):
     """params.yaml as these bytes, or what a function makes of it."""
-
-    def spoil(project):
-        path = Path("params.yaml")
-        path.write_bytes(text if isinstance(text, bytes) else text(path.read_text()).encode())
-
-    return spoil
+    path = Path("params.yaml")
+    path.write_bytes(text if isinstance(text, bytes) else text(path.read_text()).encode())
 
 
-def table(*rows, header="image,split,labels"):
+@spoiling
+def table(project, *rows, header="image,split,labels"):
     """labels.csv with these rows in the place of its first ones."""
-
-    def spoil(project):
-        path = Path("photos/labels.csv")
-        lines = path.read_text().splitlines()
-        path.write_text("\n".join([header, *rows, *lines[1 + len(rows) :]]) + "\n")
-
-    return spoil
+    path = Path("photos/labels.csv")
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([header, *rows, *lines[1 + len(rows) :]]) + "\n")
 
 
-def written(path, content):
-    def spoil(project):
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        Path(path).write_bytes(content if isinstance(content, bytes) else content.encode())
-
-    return spoil
+@spoiling
+def written(project, path, content):
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
-def edited(path, old, new):
+@spoiling
+def edited(project, path, old, new):
     """A text with `new` in the place of `old`."""
-    return lambda project: Path(path).write_text(Path(path).read_text().replace(old, new))
+    Path(path).write_text(Path(path).read_text().replace(old, new))
 
 
-def frame(path, change):
-    def spoil(project):
-        import pyarrow as pa
-
-        old = pq.read_table(path)
-        pq.write_table(pa.Table.from_pandas(change(old.to_pandas()), preserve_index=False), path)
-
-    return spoil
+@spoiling
+def frame(project, path, change):
+    change(pd.read_parquet(path)).to_parquet(path, index=False)
 
 
 class Planted:
@@ -82,28 +76,20 @@ class Planted:
         return Path.touch, (Path("planted"),)
 
 
-def pickled(path):
-    def spoil(project):
-        torch.save({"weight": Planted()}, path)
-
-    return spoil
+@spoiling
+def pickled(project, path):
+    torch.save({"weight": Planted()}, path)
 
 
-def both(*spoils):
-    def spoil(project):
-        for one in spoils:
-            project.set(one) if isinstance(one, dict) else one(project)
-
-    return spoil
+@spoiling
+def both(project, *spoils):
+    for one in spoils:
+        project.set(one) if isinstance(one, dict) else one(project)
 
 
-def remove(path):
-    def spoil(project):
-        import shutil
-
-        shutil.rmtree(path) if Path(path).is_dir() else Path(path).unlink()
-
-    return spoil
+@spoiling
+def remove(project, path):
+    shutil.rmtree(path) if Path(path).is_dir() else Path(path).unlink()
 
 
 def replaced_by_file(path):

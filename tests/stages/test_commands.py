@@ -16,7 +16,6 @@ import tiny
 import torch
 
 from dicap.errors import out_of_memory
-from stages.frozen.backbones import NAMES, describe
 
 OUT = {
     "convert": "data/converted", "split": "artifacts/split", "pseudo-label": "artifacts/pseudo_label",
@@ -103,14 +102,6 @@ def test_what_is_hardly_meant_is_told(project, command, monkeypatch):
     assert "the method is dicap" in line and solver.startswith("Warning: params.yaml: linear.solver 'convex': ")
     monkeypatch.setenv("DICAP_PROJECT", str(project.folder))  # in a sweep a grid's settings are for all of its cells
     assert "Warning" not in project.run(command)[2]
-
-
-def test_the_list_of_backbones_says_what_a_network_gives_without_building_it(project):
-    lines = project.done("backbones").splitlines()
-    assert max(map(len, lines)) <= 100 and [line.split()[0] for line in lines[1:]] == list(NAMES)
-    for said in json.loads(project.done("--json", "backbones", "test_vit", "test_resnet"))["backbones"]:
-        measured = describe(said["backbone"], timed=True)
-        assert measured["seconds"] > 0 and measured | {"seconds": None} == said
 
 
 # -- mistakes ---------------------------------------------------------------------------------------------------------

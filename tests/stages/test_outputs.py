@@ -33,19 +33,15 @@ TYPED = {
 }
 
 
-def paths(group: click.Group = main, name=()):
+def paths():
     """(command, option) of everything that the commands take as a path."""
-    for each in group.list_commands(click.Context(group)):
-        command = group.get_command(click.Context(group), each)
-        assert command is not None
-        if isinstance(command, click.Group):
-            yield from paths(command, (*name, each))
-        else:
-            yield from ((" ".join((*name, each)), one.name) for one in command.params if isinstance(one.type, click.Path))
+    for name in main.list_commands(click.Context(main)):
+        command = main.get_command(click.Context(main), name)
+        yield from ((name, one.name) for one in command.params if isinstance(one.type, click.Path))
 
 
 def test_every_option_that_names_a_place_to_write_to_is_tried():
-    assert {(command, option) for command, option in paths() if option not in READ} == set(TYPED)
+    assert {path for path in paths() if path[1] not in READ} == set(TYPED)
 
 
 @pytest.fixture

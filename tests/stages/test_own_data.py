@@ -93,7 +93,6 @@ def test_suggest_label_import_and_run_again(project):
         ("image,labels\nnobody.png,red\n", "'nobody.png' is not in the data set"),
         ("image,labels\nunlabeled-000.png,rad\n", "no image was labelled rad so far"),
         ("image,labels\nunlabeled-000.png,Red\n", "did you mean red?"),
-        ("image\nunlabeled-000.png\n", "column labels is missing"),
     ],
 )
 def test_labels_that_do_not_fit_change_nothing(project, text, message):

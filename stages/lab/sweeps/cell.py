@@ -90,37 +90,24 @@ def run(project: Path, rev: str, name: str, changes: Mapping[str, Any], until: s
 
 @contextlib.contextmanager
 def _worktree(project: Path, rev: str, job: str) -> Iterator[Path]:
-    """The folder that corresponds to the project's in a worktree of its own; those of the job's killed tries are removed."""
+    """The folder that corresponds to the project's in a worktree of its own; those of the job's killed tries are removed.
+
+    Git does not list it: `git worktree add` fails where another worktree is half made (seen with Git 2.39), as beside another
+    cell, or where one was killed. Its folder for Git and the project's common one are files as `man gitrepository-layout` has it.
+    """
     sweep = log_of(project, job).parent
-    for name in {each.name for folder in (sweep, _known(project)) for each in folder.glob(f"{job}.try-*")}:
-        _remove(sweep / name, project)  # its folder, what Git knows of it, or both: a try can be killed between the two
-    top = Path(git("rev-parse", "--show-toplevel", folder=project).strip())
-    tree = Path(tempfile.mkdtemp(prefix=f"{job}.try-", dir=sweep))  # another each time: a killed one's training may write still
+    for killed in sweep.glob(f"{job}.try-*"):
+        shutil.rmtree(killed, ignore_errors=True)
+    top, common = git("rev-parse", "--path-format=absolute", "--show-toplevel", "--git-common-dir", folder=project).splitlines()
+    place = Path(tempfile.mkdtemp(prefix=f"{job}.try-", dir=sweep))  # another each time: a killed one's training may write still
     try:
-        _git_worktree("add", "--quiet", "--detach", "--no-checkout", str(tree), rev, project=project)
-        git("reset", "--quiet", "--hard", folder=tree)  # a checkout would call the user's hooks
-        yield tree / project.resolve().relative_to(top.resolve())
+        for file, text in (("git/HEAD", rev), ("git/commondir", common), ("tree/.git", f"gitdir: {place / 'git'}")):
+            (place / file).parent.mkdir(exist_ok=True)
+            (place / file).write_text(f"{text}\n", encoding="utf-8")
+        git("reset", "--quiet", "--hard", folder=place / "tree")  # a checkout would call the user's hooks
+        yield place / "tree" / project.resolve().relative_to(Path(top).resolve())
     finally:
-        _remove(tree, project)
-
-
-def _remove(tree: Path, project: Path) -> None:
-    shutil.rmtree(tree, ignore_errors=True)
-    with contextlib.suppress(DataError):  # killed before Git knew of it
-        _git_worktree("remove", "--force", "--force", str(tree), project=project)
-
-
-def _git_worktree(*arguments: str, project: Path) -> None:
-    """`git worktree`, of one cell at a time: it fails where another worktree is half made (seen with Git 2.39)."""
-    with locked(project / ".dicap" / "sweep" / "worktrees.lock", wait=True):
-        for last in (each for each in _known(project).glob("*.try-*/commondir") if not each.stat().st_size):
-            shutil.rmtree(last.parent)  # its node died while it was made
-        git("worktree", *arguments, folder=project)
-
-
-def _known(project: Path) -> Path:
-    """The folder in which Git keeps a folder for each worktree of the project."""
-    return Path(git("rev-parse", "--path-format=absolute", "--git-path", "worktrees", folder=project).strip())
+        shutil.rmtree(place, ignore_errors=True)
 
 
 def _prepare(place: Path, project: Path, changes: Mapping[str, Any]) -> None:

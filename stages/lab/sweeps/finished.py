@@ -57,13 +57,13 @@ def finished(*, everywhere: bool) -> tuple[list[dict[str, Any]], list[str]]:
     experiments, notes, absent = [], [], 0
     for revision in reversed(revisions(everywhere=everywhere)):
         stages = stages_of(revision.lock)
-        made = {path: (name, md5) for name, stage in stages.items() for path, md5 in stage.outs.items()}
+        made = {path: stage for stage in stages.values() for path in stage.outs}
         if REPORT not in made:
             continue  # before the first run
-        if not _of_one_run(REPORT, stages, made):  # as after `dvc repro train` under other settings
+        if not _of_one_run(REPORT, made):  # as after `dvc repro train` under other settings
             notes.append(f"{revision.name}: left out, its scores are of an earlier run than what they are made from.")
             continue
-        outs = {path: md5 for path, (_, md5) in made.items()}
+        outs = {path: stage.outs[path] for path, stage in made.items()}
         metrics, written = (_json(cache, outs, path) for path in (METRICS, SETTINGS))
         if metrics is None or written is None:
             absent += 1
@@ -150,10 +150,10 @@ def cache_folder(project: Path) -> Path:
     return Path(config.get("cache", {}).get("dir", root / ".dvc" / "cache"))
 
 
-def _of_one_run(path: str, stages: Mapping[str, Stage], made: Mapping[str, tuple[str, str]]) -> bool:
-    """Whether a result in a dvc.lock, and all that it is made from, were made from what the lock says of it."""
-    deps = [(dep, md5) for dep, md5 in stages[made[path][0]].deps.items() if dep in made]
-    return all(made[dep][1] == md5 and _of_one_run(dep, stages, made) for dep, md5 in deps)
+def _of_one_run(path: str, made: Mapping[str, Stage]) -> bool:
+    """Whether a result, and all that it is made from, were made from what the lock says of it. made: the stage of each result."""
+    deps = [(dep, md5) for dep, md5 in made[path].deps.items() if dep in made]
+    return all(made[dep].outs[dep] == md5 and _of_one_run(dep, made) for dep, md5 in deps)
 
 
 def _json(cache: Path, outs: Mapping[str, str], path: str) -> dict[str, Any] | None:

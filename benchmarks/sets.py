@@ -2,9 +2,8 @@
 
     python benchmarks/sets.py FILE.npz ... [--ratios 0.05 0.1] [--seeds 1 2 3 4 5] [--draws 100]
 
-A FILE holds features x (n, D) and labels y (n, C) of training rows, and x_test, y_test; photographs also views (n, D), features
-of strong views of some of them, NaN of the others. At least 40 rows are labelled, by the order of the published split; where two
-ratios come to the same rows the smaller is run. On the same folds, test mAP of
+A FILE holds features x (n, D) and labels y (n, C) of training rows, and x_test, y_test. At least 40 rows are labelled, by the
+order of the published split; where two ratios come to the same rows the smaller is run. On the same folds, test mAP of
 
     regression      logistic regression on standardised features, C by cross-validation
     labelled_only   the same on `features: root`, and so are those below
@@ -73,8 +72,7 @@ def cell(p: Population, seed: int, *, peers: bool = True) -> dict[str, Any]:
     took("labelled_only")
     open_entries = np.r_[y < 0, np.ones((len(rows) - n, y.shape[1]), bool)]
     axes = rotate(rows)
-    changed = None if p.views is None else scaling.apply(p.views[0]) - scaling.apply(p.views[1])
-    near = teacher_rows(rows, changed, min(10, len(rows) - 1), axes)
+    near = teacher_rows(rows, min(10, len(rows) - 1), axes)
     teachers = solve_teachers(near, y, fold, loss_weight=loss_weight)
     pseudo = [labels.pseudo for labels in labels_of_students(teachers, y, open_entries)]
     took("teachers")
@@ -117,16 +115,12 @@ def populations(path: Path, ratios: list[float], seeds: list[int]) -> dict[str, 
     """Of a file, by `ratio seed`: the population and its seed."""
     with np.load(path) as values:
         x, y, x_test, y_test = (values[name].astype(np.float32) for name in ("x", "y", "x_test", "y_test"))
-        views = values["views"].astype(np.float32) if "views" in values else None
     found = {}
-    if views is not None:
-        viewed = np.isfinite(views).all(1)
-        views = x[viewed], views[viewed]
     for seed in seeds:
         order = labelled_order(len(x), seed)
         for labelled, ratio in {max(LEAST, int(ratio * len(x))): ratio for ratio in sorted(ratios, reverse=True)}.items():
             rows = np.concatenate([order[:labelled], np.sort(order[labelled:])])
-            found[f"{ratio:g} {seed}"] = (Population(x[rows], y[rows], x_test, y_test, labelled, views), seed)
+            found[f"{ratio:g} {seed}"] = (Population(x[rows], y[rows], x_test, y_test, labelled), seed)
     return found
 
 

@@ -6,7 +6,7 @@ Files, rows and folds are those of `sets.py`. A variant leaves one step out, or 
 
     roots, one length       features standardised only; roots not brought to one length
     penalty                 0.01 in place of cross-validation
-    neighbours, views       the teacher on rows as they are; neighbours looked for without views
+    neighbours              the teacher on rows as they are
     weights                 pseudo-labels of weight 1
     quota                   positive from 0.5 on
     pairs of folds          a fold's student on labels of teachers that saw the fold
@@ -86,14 +86,13 @@ class Cell:
 
         self.rows, self.test = apply(self.p.x), apply(self.p.x_test)
         self.axes = rotate(self.rows)
-        self.views = None if self.p.views is None else np.subtract(*map(apply, self.p.views))
         labelled = self.rows[: len(self.y)]
         self.loss_weight = loss_weight or choose_loss_weight(labelled, self.y, self.fold)
         self.own = solve_labelled(labelled, self.y, self.fold, loss_weight=self.loss_weight)
 
-    def teach(self, neighbours: int = 10, views: bool = True) -> None:
+    def teach(self, neighbours: int = 10) -> None:
         """Step 3."""
-        near = teacher_rows(self.rows, self.views if views else None, min(neighbours, self.n - 1), self.axes)
+        near = teacher_rows(self.rows, min(neighbours, self.n - 1), self.axes)
         self.teachers = solve_teachers(near, self.y, self.fold, loss_weight=self.loss_weight)
 
     def learn(self, name: str, made: list[Pseudo] | None = None, **instead: Any) -> Solution:
@@ -134,9 +133,8 @@ class Cell:
         made = [labels.pseudo for labels in labels_of_students(self.teachers, self.y, self.open)]
         self.learn("weights", [part._replace(weight=np.float32(part.weight > 0)) for part in made])
         self.learn("quota", quota_of=from_one_half)
-        for name, teacher in {"neighbours": {"neighbours": 0}, **({"views": {"views": False}} if self.p.views else {})}.items():
-            self.teach(**teacher)
-            self.learn(name)
+        self.teach(neighbours=0)
+        self.learn("neighbours")
         for name, kind in {
             "penalty": {"loss_weight": 0.01}, "roots": {"kind": "standard"}, "one length": {"one_length": False},
         }.items():  # fmt: skip

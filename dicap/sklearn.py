@@ -92,14 +92,12 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         self.folds = folds
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, views: Any = None, groups: Any = None) -> "DiCaPClassifier":
+    def fit(self, X: Any, y: Any, groups: Any = None) -> "DiCaPClassifier":
         """Learn from labelled and unlabelled samples.
 
         Args:
             X: (n, D) finite features.
             y: (n, C) of 1, 0, and -1 or NaN for unknown; what is masked is unknown too.
-            views: (n, D) features of other views of the samples, such as a network's features of changed photographs; NaN in rows
-                without a view; some hundreds are enough. Neighbours are sought in a metric in which such views are close.
             groups: (n,) what samples have in common (a patient, a scene, an original and its copies): a group is in one fold,
                 so that near-duplicates do not leak between the folds that measure the chance.
 
@@ -129,20 +127,10 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         self.class_names_ = np.arange(labels.shape[1]) if names is None else np.asarray(names)
         self.n_labelled_ = int(labelled.sum())
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        if (columns := getattr(views, "columns", None)) is not None and list(columns) != list(getattr(X, "columns", columns)):
-            raise ValueError("views: its columns, or their order, differ from the columns of X")
-        self._solve(x, labels, labelled, None if views is None else _seen_otherwise(x, views), seed, grouped)
+        self._solve(x, labels, labelled, seed, grouped)
         return self
 
-    def _solve(
-        self,
-        x: NDArray,
-        labels: NDArray,
-        labelled: NDArray,
-        views: tuple[NDArray, NDArray] | None,
-        seed: int,
-        groups: NDArray | None,
-    ) -> None:
+    def _solve(self, x: NDArray, labels: NDArray, labelled: NDArray, seed: int, groups: NDArray | None) -> None:
         self._scaling = scaling_of(x, self.features)
         order = np.concatenate([np.flatnonzero(labelled), np.flatnonzero(~labelled)])
         rows, y = self._scaling.apply(x)[order], labels[labelled]
@@ -156,12 +144,9 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         fold = deal_folds(rank, y, self.folds, seed, None if groups is None else groups[labelled])
         self.C_ = choose_loss_weight(rows[: len(y)], y, fold) if self.C == "auto" else float(self.C)
         open_entries = np.r_[y < 0, np.ones((len(rows) - len(y), y.shape[1]), bool)]
-        with np.errstate(over="ignore", invalid="ignore"):  # what is too far is said in words
-            changed = None if views is None else np.subtract(*map(self._scaling.apply, views))
-
         fit = recommended.fit(
-            rows, y, fold, loss_weight=self.C_, neighbours=min(self.neighbours, len(rows) - 1), views=changed,
-            open_entries=open_entries, pseudo_weight=self.pseudo_weight,
+            rows, y, fold, loss_weight=self.C_, neighbours=min(self.neighbours, len(rows) - 1), open_entries=open_entries,
+            pseudo_weight=self.pseudo_weight,
         )  # fmt: skip
         self.choice_, self.coef_, self.intercept_ = fit.choice, fit.heads.w[-1], fit.heads.b[-1]
         self.curve_ = np.stack(curve_by_rank(scores_out_of_fold(fit.heads, rows, fold)[0], y))
@@ -260,28 +245,6 @@ class LabelledKFold:
             fold[labelled] = deal_folds(np.arange(len(of)), labels[labelled], self.n_splits, seed, of)
         for k in range(self.n_splits):  # unlabelled samples of a group are not learnt from where it is scored
             yield np.flatnonzero(~np.isin(grouped, grouped[fold == k])), np.flatnonzero(fold == k)
-
-
-def _seen_otherwise(x: NDArray, views: Any) -> tuple[NDArray, NDArray]:
-    """The rows of x (n, D) that have another view, (m, D), and these views of them; views: (n, D), NaN for rows without.
-
-    Raises:
-        ValueError: an array that is not of the shape of x, or a row of it that is NaN in part.
-    """
-    array: Any = check_array  # annotated with the types of its defaults alone
-    try:
-        views = array(_unmasked(views, "views"), dtype=[np.float64, np.float32], ensure_all_finite="allow-nan")
-    except (TypeError, ValueError) as error:  # seldom says which array it is
-        raise ValueError(f"views: {error}") from None
-    if views.shape != x.shape:
-        raise ValueError(f"views: found shape {views.shape}, expected {x.shape}: a row for each of X, as wide")
-    absent = np.isnan(views)
-    if len(partly := np.flatnonzero(absent.any(1) & ~absent.all(1))):
-        raise ValueError(f"views: row {partly[0]} is NaN in part; give all of its features, or NaN alone")
-    x, views = x[~absent[:, 0]], views[~absent[:, 0]]
-    with np.errstate(over="ignore", invalid="ignore"):
-        other = ~np.isclose(x, views, rtol=np.finfo(np.float32).eps, atol=0).all(1)  # rounding is no other view
-    return x[other], views[other]
 
 
 def _unmasked(values: Any, name: str) -> Any:

@@ -17,7 +17,7 @@ from dicap.calibration.ranks import logistic_curve
 from dicap.frozen.class_curves import ClassCurves, curves_of_classes
 from dicap.frozen.crossfit import Pseudo, Teachers, solve_labelled, solve_students, solve_teachers
 from dicap.frozen.folds import n_folds, out_of_fold_scores
-from dicap.frozen.neighbours import averaged, in_metric_of_views
+from dicap.frozen.neighbours import averaged
 from dicap.frozen.solver import PrincipalAxes, Solution, rotate
 
 CHANCE_POWER = 2  # of the chance of being right in a pseudo-label's weight: a wrong positive costs more than a missed one
@@ -41,7 +41,6 @@ def fit(
     *,
     loss_weight: float,
     neighbours: int,
-    views: NDArray | None = None,
     open_entries: NDArray | None = None,
     pseudo_weight: float | Literal["auto"] = "auto",
 ) -> Fit:
@@ -50,7 +49,7 @@ def fit(
     Args:
         rows: (n, D) float32, labelled rows first; y: (n_l, C) labels; fold: (n_l,) of 0 to K - 1.
         loss_weight: of all heads, as in `dicap.frozen.solver.solve`.
-        neighbours, views: as of `teacher_rows`.
+        neighbours: as of `teacher_rows`.
         open_entries: (n, C) bool: entries that get a pseudo-label; None: the entries of unlabelled rows.
         pseudo_weight: of a pseudo-labelled entry that is surely right, beside a labelled one, the student being taken whole;
             `auto`: PART, and `share_of_student` says how much of the student is taken.
@@ -58,7 +57,7 @@ def fit(
     if open_entries is None:
         open_entries = entries_of_unlabelled(len(rows), y)
     rotated = rotate(rows)
-    teachers = solve_teachers(teacher_rows(rows, views, neighbours, rotated), y, fold, loss_weight=loss_weight)
+    teachers = solve_teachers(teacher_rows(rows, neighbours, rotated), y, fold, loss_weight=loss_weight)
     labels = labels_of_students(teachers, y, open_entries)
     weight = PART if pseudo_weight == "auto" else pseudo_weight
     pseudo = [each.pseudo for each in labels]
@@ -73,19 +72,9 @@ def fit(
 # -- 3. Teacher
 
 
-def teacher_rows(rows: NDArray, views: NDArray | None, neighbours: int, rotated: PrincipalAxes) -> NDArray:
-    """Rows (n, r) averaged with their nearest neighbours; without neighbours the rows themselves.
-
-    Args:
-        rows: (n, D).
-        views: (m, D) differences between some rows and other views of them, for a metric in which views of one image are
-            near each other.
-        neighbours: nearest rows that count; 0: none.
-        rotated: `rotate` of the rows; read only without views.
-    """
-    if not neighbours:
-        return rows
-    return averaged(in_metric_of_views(rows, views) if views is not None else rotated, neighbours)
+def teacher_rows(rows: NDArray, neighbours: int, rotated: PrincipalAxes) -> NDArray:
+    """Rows (n, r) averaged with so many nearest neighbours; without any the rows (n, D) themselves. rotated: `rotate` of them."""
+    return averaged(rotated, neighbours) if neighbours else rows
 
 
 # -- 4. Correctness out of fold; 5. Labels and weights

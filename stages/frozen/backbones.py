@@ -29,8 +29,7 @@ def command(names: tuple[str, ...], timed: bool) -> None:
 
     Set `backbone` to the name, `image_size` to the size or another one, and `network.normalize` to the listed word, or to auto.
     `backbone_weights: imagenet` fetches the weights from timm's hub; `weights_file` names a .safetensors or .pth file instead.
-    The stage features takes the seconds of --time once for each image, or 2 + features.views times if features.views is not 0
-    and features.viewed is all.
+    The stage features takes the seconds of --time once for each image, or 2 + features.views times if features.views is not 0.
     """
     say(LINE.format("backbone", "size", "normalize", "features", "params", "gives"))
     rows = []

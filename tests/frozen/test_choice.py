@@ -1,14 +1,11 @@
 """How much of the student is used: none of it where unlabelled rows mislead, all of it where they help."""
 
-import re
 import sys
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy.optimize import minimize
-from scipy.sparse import coo_array
 
 from dicap.frozen.folds import assign_folds
 from dicap.frozen.recommended import CLEAR, SHARES, calibrated_losses, share_of_student, standard_errors
@@ -56,40 +53,6 @@ def test_where_they_help_it_is_the_full_student():
     assert student.score(x, truth) > DiCaPClassifier(pseudo_weight=0.0, random_state=0).fit(x, y).score(x, truth) + 0.01
     assert np.array_equal(auto.coef_, student.coef_) and np.array_equal(auto.curve_, student.curve_)
     assert auto.choice_.in_words().startswith("helped: log loss 0.")
-
-
-def test_views_tell_which_neighbours_are_alike():
-    """Rows of a cluster are far apart, in directions in which views of one differ; the classes are unions of clusters."""
-    rng = np.random.default_rng(0)
-    turned = np.linalg.qr(rng.standard_normal((40, 40)))[0]
-    which, of_class = rng.integers(0, 12, 900), rng.random((12, 4)) < 0.35
-    content = 2 * rng.standard_normal((12, 8))[which] + 0.5 * rng.standard_normal((900, 8))
-    x, views = (np.c_[content, 3 * rng.standard_normal((900, 32))] @ turned for _ in range(2))
-    truth = of_class[which].astype(int)
-    y = np.where(np.arange(600)[:, None] < 60, truth[:600], -1)
-    views[:600:2] = np.nan
-
-    def fit(views, order=slice(None)):
-        return DiCaPClassifier(random_state=0).fit(x[:600][order], y[order], views=views)
-
-    alone, told, order = fit(None), fit(views[:600]), rng.permutation(600)
-    assert told.score(x[600:], truth[600:]) > alone.score(x[600:], truth[600:]) + 0.02
-    assert np.allclose(fit(views[:600][order], order).coef_, told.coef_, atol=1e-3), "in whatever order"
-    assert np.allclose(fit(np.full((600, 40), np.nan)).coef_, alone.coef_, atol=1e-3), "of no sample"
-    single = fit(x[:600].astype(np.float32))
-    assert np.allclose(single.coef_, alone.coef_, atol=1e-3), "the samples themselves, in single precision"
-    for wrong, said in (
-        (views, "views: found shape (900, 40)"),
-        (np.full((600, 40), np.inf), "views: Input contains infinity"),
-        (views[:600] * 1e300, "views: their features are too far"),
-        (np.where(np.arange(40) < 3, np.nan, views[:600]), "views: row 1 is NaN in part"),
-        (coo_array((600, 40)), "views: Sparse data"),
-        ([["blue"] * 40] * 600, "views: could not convert string"),
-    ):
-        with pytest.raises(ValueError, match=re.escape(said)):
-            fit(wrong)
-    with pytest.raises(ValueError, match="views: its columns"):
-        DiCaPClassifier().fit(pd.DataFrame(x[:600]), y, views=pd.DataFrame(views[:600])[range(39, -1, -1)])
 
 
 # -- the parts

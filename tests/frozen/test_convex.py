@@ -99,17 +99,13 @@ def test_the_student_is_scikit_learn_s_on_labelled_and_pseudo_labelled_rows(froz
 
 @pytest.mark.parametrize("weight", [0.5, "auto"])
 def test_the_estimator_finds_the_same_on_the_same_folds(frozen_experiment, solved, monkeypatch, tmp_path, weight):
-    """Whatever strong views there are of test images that are copies of others."""
     experiment = frozen_experiment(RECOMMENDED | {"linear.pseudo_weight": weight})
-    strong = experiment.bank.bank.view("strong_0").copy()
-    strong[experiment.roles.test] = 9
-    monkeypatch.setitem(experiment.bank.bank._maps, "strong_0", strong)
     place = run_all(experiment, tmp_path)
     problem, found = solved["problem"], read_json(place / "train" / "choice.json")
     rows, y = problem.order, np.pad(problem.y, ((0, len(problem.unlabelled)), (0, 0)), constant_values=-1)
     monkeypatch.setattr(sklearn, "deal_folds", lambda *_: problem.fold)
     estimator = sklearn.DiCaPClassifier(C=0.05, features="root", pseudo_weight=weight, neighbours=3)
-    model = estimator.fit(experiment.bank.mean(rows), y, views=experiment.bank.mean(rows, "strong_0"))
+    model = estimator.fit(experiment.bank.mean(rows), y)
     heads = solved["heads"]
     assert np.allclose(model.coef_, heads.w[-1], **ALIKE) and np.allclose(model.intercept_, heads.b[-1], **ALIKE)
     if weight == 0.5:

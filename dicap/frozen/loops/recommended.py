@@ -75,9 +75,9 @@ def train_whole(run: Trainer, network: nn.Module) -> None:
 
 def fit_problem(problem: Problem, loss_weight: float) -> Fit:
     """`dicap.frozen.recommended.fit` of a stage's rows, by its settings."""
-    s, rows = problem.experiment.settings.linear, problem.all_rows
-    options = {"neighbours": s.neighbours, "views": problem.views, "pseudo_weight": s.pseudo_weight}
-    return recommended.fit(rows, problem.y, problem.fold, loss_weight=loss_weight, **options)
+    s = problem.experiment.settings.linear
+    options = {"neighbours": s.neighbours, "pseudo_weight": s.pseudo_weight}
+    return recommended.fit(problem.all_rows, problem.y, problem.fold, loss_weight=loss_weight, **options)
 
 
 def refresh_of(problem: Problem, labels: Labels) -> Refresh:

@@ -61,7 +61,7 @@ def train(run: Trainer, network: nn.Module) -> None:
         # (1) - (3) rates, thresholds, pseudo-labels and weights; (4) L = L_sup + L_pseudo at its minimum
         rows = problem.all_rows
         rotated = rotate(rows)
-        near = teacher_rows(rows, problem.views, linear.neighbours, rotated)
+        near = teacher_rows(rows, linear.neighbours, rotated)
         teachers = solve_teachers(near, problem.y, problem.fold, loss_weight=loss_weight)
         teacher = HeadTeacher(problem, network, teachers.scores())
         with run.meter.timing("refresh"):
@@ -107,7 +107,6 @@ class Problem:
 
     Attributes:
         rows: (N, D) float32 of all images, as the head scales them.
-        views: (m, D) those of the images with a strong view, less this view; None where neighbours are not looked for by views.
         labelled, unlabelled: rows of the phase, (n_l,) and (n_u,).
         y: (n_l, C) float32 labels, -1 where unknown.
         fold: (n_l,) fold of each labelled image; -1 without cross-fitting.
@@ -115,7 +114,6 @@ class Problem:
 
     experiment: Experiment
     rows: np.ndarray
-    views: np.ndarray | None
     labelled: np.ndarray
     unlabelled: np.ndarray
     y: np.ndarray
@@ -126,19 +124,12 @@ class Problem:
         """The problem of a phase on the features of the frozen backbone."""
         inputs = experiment.inputs
         assert isinstance(inputs, BankFeatures) and isinstance(network.head, LinearHead)
-        scaling, views = network.head.scaling, None
-
-        def scaled(x: np.ndarray) -> np.ndarray:
-            with torch.inference_mode():
-                return scaling(torch.from_numpy(x).to(experiment.runtime.device)).cpu().numpy()
-
-        rows = scaled(inputs.mean(np.arange(experiment.store.n)))
-        if inputs.bank.views and experiment.settings.linear.neighbours:
-            viewed, seen = inputs.strong(np.union1d(phase.labelled, phase.unlabelled))  # no copy among the test images
-            views = rows[viewed] - scaled(seen)
+        with torch.inference_mode():
+            features = torch.from_numpy(inputs.mean(np.arange(experiment.store.n)))
+            rows = network.head.scaling(features.to(experiment.runtime.device)).cpu().numpy()
         y = experiment.labels.of(phase.labelled).numpy().astype(np.float32)
         fold = folds_of(experiment, phase.labelled, y, FOLDS) if experiment.settings.recommends else np.full(len(y), -1)
-        return Problem(experiment, rows, views, phase.labelled, phase.unlabelled, y, fold)
+        return Problem(experiment, rows, phase.labelled, phase.unlabelled, y, fold)
 
     @property
     def label_mask(self) -> np.ndarray:

@@ -9,7 +9,7 @@ order of the published split; where two ratios come to the same rows the smaller
     labelled_only   the same on `features: root`, and so are those below
     cap, cap_tenth  CAP's quota, pseudo-labelled rows of weight 0.3 or 0.1
     always          the student of `pseudo_weight` 0.5
-    auto            `pseudo_weight: auto`: as much of that student as the labelled rows gain from out of fold
+    auto            `pseudo_weight: auto`: that student if the labelled rows gain from it out of fold
 
 with paired differences and 95 % t intervals over seeds, the choice, seconds, and how far the stated chance lies from the share
 that is right, over deciles of the test decisions (`fixed`: with the same weight of the logistic curve whatever the labels).
@@ -38,7 +38,7 @@ from dicap.data.split import labelled_order
 from dicap.frozen.crossfit import scores_out_of_fold, solve_students, solve_teachers
 from dicap.frozen.folds import assign_folds, fold_weights
 from dicap.frozen.loss_weight import choose_loss_weight
-from dicap.frozen.recommended import PART, SHARES, labels_of_students, share_of_student, teacher_rows
+from dicap.frozen.recommended import PART, chosen, labels_of_students, teacher_rows
 from dicap.frozen.solver import Solution, rotate, solve
 from dicap.metrics.ranking import mean_average_precision
 from dicap.randomness import torch_seed
@@ -78,13 +78,13 @@ def cell(p: Population, seed: int, *, peers: bool = True) -> dict[str, Any]:
     took("teachers")
     students = solve_students(axes, y, fold, pseudo, loss_weight=loss_weight, pseudo_weight=PART)
     took("students")
-    mixed, choice = share_of_student(own, students, rows[:n], y, fold)
+    heads, choice = chosen(own, students, rows[:n], y, fold)
     took("choice")
-    for name, heads in {"labelled_only": own, "always": students, "auto": mixed}.items():
-        keep(name, heads, test)
-    found["choice"] = choice.to_dict()
+    for name, some in {"labelled_only": own, "always": students, "auto": heads}.items():
+        keep(name, some, test)
+    found["choice"] = choice._asdict()
     for key, many in {"chance_gap": ranks.MANY, "chance_gap_fixed": 0}.items():
-        found[key] = chance_gap(mixed, rows, test, p, fold, many)
+        found[key] = chance_gap(heads, rows, test, p, fold, many)
     if peers:
         standard = scaling_of(p.x, "standard")
         plain = standard.apply(p.x[:n])
@@ -135,12 +135,11 @@ def table(cells: dict[str, dict[str, Any]]) -> dict[str, Any]:
             "map": {name: round(float(np.mean(values)), 2) for name, values in maps.items()},
             "auto_against": {name: paired(maps["auto"], maps[name]) for name in NAMES if name != "auto"},
             "always_against_labelled_only": paired(maps["always"], maps["labelled_only"]),
-            "shares": [each["choice"]["share"] for each in some],
-            "evidence": [round(each["choice"]["candidates"][1]["evidence"], 2) for each in some],
+            "used": [each["choice"]["used"] for each in some],
+            "evidence": [round(each["choice"]["evidence"], 2) for each in some],
         }
         for name in ("chance_gap", "chance_gap_fixed"):
-            if gaps := [each[name] for each in some if name in each]:  # photographs were last run when scores were smoothed
-                found[ratio][name] = round(float(np.mean(gaps)), 4)
+            found[ratio][name] = round(float(np.mean([each[name] for each in some])), 4)
     return found
 
 
@@ -184,7 +183,7 @@ def main() -> int:
         cells[name][key] = found = cell(population, seed, peers=name not in DRAWN)
         print(name, key, {a: round(b, 2) for a, b in found["map"].items()}, found["seconds"], flush=True)
         if name in DRAWN:  # there are many
-            cells[name][key] = {"map": {a: round(b, 3) for a, b in found["map"].items()}, "share": found["choice"]["share"]}
+            cells[name][key] = {"map": {a: round(b, 3) for a, b in found["map"].items()}, "used": found["choice"]["used"]}
         write(cells, options)
     return write(cells, options)
 
@@ -193,7 +192,7 @@ def write(cells: dict[str, dict[str, Any]], options: Any) -> int:
     """The result so far; the exit code."""
     drawn = {name: draws(cells[name]) if cells.get(name) else None for name in DRAWN}
     tables = {name: table(some) for name, some in cells.items() if name not in DRAWN and some}
-    result = {"part": PART, "shares": SHARES, "table": tables, **drawn, "cells": cells}
+    result = {"part": PART, "table": tables, **drawn, "cells": cells}
     misled = drawn["misleading"]
     return finish("sets", result, 1 - misled["auto"]["below"] if misled else 1.0, TARGET, options)
 

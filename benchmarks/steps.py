@@ -7,13 +7,12 @@ Files, rows and folds are those of `sets.py`. A variant leaves one step out, or 
     roots, one length       features standardised only; roots not brought to one length
     penalty                 0.01 in place of cross-validation
     neighbours              the teacher on rows as they are
-    weights                 pseudo-labels of weight 1
+    weights, square         pseudo-labels of weight 1; weights that are the chance itself
     quota                   positive from 0.5 on
     pairs of folds          a fold's student on labels of teachers that saw the fold
-    choice                  the student always taken whole
-    mixtures, margin        all of the student or none; whenever the loss falls at all
+    choice, margin          the student always used; used whenever the loss falls at all
 
-`map` is of the heads as far as they were taken, `student` of the student taken whole. What is finished is kept, as in `sets.py`.
+`map` is of the heads that were chosen, `student` of the student. What is finished is kept, as in `sets.py`.
 Ends with `steps ratio=R target=0.2`, R: mAP of the rule minus that of the labels alone, mean over the rows.
 """
 
@@ -38,7 +37,7 @@ from dicap.frozen import recommended
 from dicap.frozen.crossfit import Pseudo, solve_labelled, solve_students, solve_teachers
 from dicap.frozen.folds import assign_folds, n_folds
 from dicap.frozen.loss_weight import choose_loss_weight
-from dicap.frozen.recommended import PART, labels_and_weights, labels_of_students, share_of_student, teacher_rows
+from dicap.frozen.recommended import PART, chosen, labels_and_weights, labels_of_students, teacher_rows
 from dicap.frozen.solver import Solution, rotate
 from dicap.metrics.ranking import mean_average_precision
 from dicap.randomness import torch_seed
@@ -107,7 +106,7 @@ class Cell:
 
     def keep(self, name: str, students: Solution) -> None:
         """Step 7."""
-        heads, _ = share_of_student(self.own, students, self.rows[: len(self.y)], self.y, self.fold)
+        heads, _ = chosen(self.own, students, self.rows[: len(self.y)], self.y, self.fold)
         self.map[name], self.chance_gap[name] = self.score(heads), self.gap(heads)
 
     def score(self, heads: Solution) -> float:
@@ -124,9 +123,9 @@ class Cell:
         self.teach()
         students = self.learn("rule")
         self.map["labelled only"], self.map["choice"] = self.score(self.own), self.student["rule"]
-        for name, values in {"mixtures": {"SHARES": (1.0,)}, "margin": {"CLEAR": 0.0}}.items():
-            with replaced(recommended, **values):
-                self.keep(name, students)
+        with replaced(recommended, CLEAR=0.0):
+            self.keep("margin", students)
+        self.learn("square", CHANCE_POWER=1)
         known = [np.where((self.fold == k)[:, None], np.float32(-1), self.y) for k in range(n_folds(self.fold))]
         seen = self.teachers.scores()
         self.learn("pairs of folds", [labels_and_weights(seen, y, self.open).pseudo for y in (*known, self.y)])

@@ -145,8 +145,8 @@ class Linear(Section):
     )
     pseudo_weight: Share | Literal["auto"] = own(
         0.3,
-        "weight of a pseudo-labelled row relative to a labelled one; auto: 0.5, and with DiCaP's recommended rule as "
-        "much of the student as improves out-of-fold scores of the labelled images",
+        "weight of a pseudo-labelled row relative to a labelled one; auto: 0.5, and with DiCaP's recommended rule none "
+        "where it does not improve out-of-fold scores of the labelled images",
     )
     neighbours: Whole = own(
         0,

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dicap.calibration.ranks import curve_by_rank, log_odds
 from dicap.frozen import recommended
 from dicap.frozen.crossfit import scores_out_of_fold
-from dicap.frozen.folds import assign_folds, deal_folds
+from dicap.frozen.folds import deal_folds
 from dicap.frozen.loss_weight import choose_loss_weight
 from dicap.metrics.ranking import average_precision
 from dicap.scaling import scaling_of
@@ -154,7 +154,9 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
     def _features(self, X: Any, *, reset: bool) -> NDArray:
         """(n, D) finite, in single or double precision."""
         options: dict[str, Any] = {"dtype": [np.float64, np.float32], "reset": reset}
-        return np.asarray(validate_data(self, _unmasked(X, "X"), **options))
+        if np.ma.is_masked(X):  # scikit-learn would read the value under the mask
+            raise ValueError("X: some values are masked; fill them in")
+        return np.asarray(validate_data(self, X, **options))
 
     def decision_function(self, X: Any) -> np.ndarray:
         """(n, C) log-odds of `predict_proba`; above 0 where `predict` says yes."""
@@ -235,23 +237,12 @@ class LabelledKFold:
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         fold = np.full(len(labels), -1)
         grouped = _groups(groups, len(labels))
-        if grouped is None:
-            fold[labelled] = assign_folds(labels[labelled], self.n_splits, seed)
-            grouped = np.arange(len(labels))
-        else:
-            of = grouped[labelled]
-            if len(np.unique(of)) < self.n_splits:
-                raise ValueError(f"n_splits: found {self.n_splits}, expected at most the {len(np.unique(of))} groups")
-            fold[labelled] = deal_folds(np.arange(len(of)), labels[labelled], self.n_splits, seed, of)
+        grouped = np.arange(len(labels)) if grouped is None else grouped
+        if (found := len(np.unique(grouped[labelled]))) < self.n_splits:
+            raise ValueError(f"n_splits: found {self.n_splits}, expected at most the {found} groups")
+        fold[labelled] = deal_folds(labelled, labels[labelled], self.n_splits, seed, grouped[labelled])
         for k in range(self.n_splits):  # unlabelled samples of a group are not learnt from where it is scored
             yield np.flatnonzero(~np.isin(grouped, grouped[fold == k])), np.flatnonzero(fold == k)
-
-
-def _unmasked(values: Any, name: str) -> Any:
-    """The values; raises ValueError if one is masked: scikit-learn would read the value under the mask."""
-    if np.ma.is_masked(values):
-        raise ValueError(f"{name}: some values are masked; fill them in")
-    return values
 
 
 def _known_labels(y: Any, name: str) -> NDArray:

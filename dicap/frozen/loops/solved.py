@@ -45,8 +45,8 @@ def warm_up(run: Trainer, network: nn.Module) -> None:
     student = Students(network)
     run.begin_with(student, {"raw": network}, phase, eval_every=1)
     for _ in run.epochs:
-        labelled, weight = problem.rows[problem.labelled], problem.label_mask
-        run.checkpoint.row["loss"] = student.set_heads(solve(labelled, problem.y, weight=weight, loss_weight=loss_weight))
+        labelled, known = problem.rows[problem.labelled], problem.y >= 0
+        run.checkpoint.row["loss"] = student.set_heads(solve(labelled, problem.y, weight=known, loss_weight=loss_weight))
         run.end_epoch()
     run.publish()
 
@@ -130,11 +130,6 @@ class Problem:
         y = experiment.labels.of(phase.labelled).numpy().astype(np.float32)
         fold = folds_of(experiment, phase.labelled, y, FOLDS) if experiment.settings.recommends else np.full(len(y), -1)
         return Problem(experiment, rows, phase.labelled, phase.unlabelled, y, fold)
-
-    @property
-    def label_mask(self) -> np.ndarray:
-        """(n_l, C) float32 weight of the labelled entries: 1, and 0 where the label is unknown."""
-        return (self.y >= 0).astype(np.float32)
 
     @property
     def order(self) -> np.ndarray:

@@ -133,7 +133,7 @@ class Place:
                 convert(read_raw("table", data), self.set, image_size=s.image_size)
         self.store = Store.open(self.set)
         self.runtime = Runtime.choose()
-        self.banks: dict[str, FeatureBank] = {}
+        self.banks: dict[int, FeatureBank] = {}
         begin = time.perf_counter()
         self.bank = self.bank_of(s)
         self.seconds = time.perf_counter() - begin
@@ -144,7 +144,7 @@ class Place:
 
     def bank_of(self, s: Settings) -> FeatureBank:
         """The features that the settings ask for, computed where they are not there."""
-        key = f"{s.features.views} {s.features.viewed}"
+        key = s.features.views
         if key not in self.banks:
             device = self.runtime.device
             network = pretrained_network(s).to(device)

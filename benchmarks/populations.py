@@ -10,18 +10,13 @@ HELPING = "clusters"
 
 
 class Population(NamedTuple):
-    """Rows (n, D) float32 and labels (n, C) float32, the labelled rows first, and as much of a test set.
-
-    Attributes:
-        views: (m, D) some rows, and other views of them.
-    """
+    """Rows (n, D) float32 and labels (n, C) float32, the labelled rows first, and as much of a test set."""
 
     x: np.ndarray
     y: np.ndarray
     x_test: np.ndarray
     y_test: np.ndarray
     labelled: int
-    views: tuple[np.ndarray, np.ndarray] | None = None
 
 
 def draw(kind: str, seed: int) -> Population:

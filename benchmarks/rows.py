@@ -41,7 +41,7 @@ from dicap.evaluation.evaluate import metrics
 from dicap.frozen.features.compute import fill
 from dicap.frozen.features.recipe import Recipe, pretrained_network
 from dicap.frozen.neighbours import averaged
-from dicap.frozen.solver import solve
+from dicap.frozen.solver import rotate, solve
 from dicap.photos.pages.gallery import write_gallery
 
 SIDE, FEATURES, CLASSES, DISTINCT = 32, 64, 20, 500
@@ -111,7 +111,7 @@ def parts(n: int, place: Path, only: list[str]) -> dict[str, Callable[[], Any]]:
         "convert, known": converted,
         "features, new": filled,
         "features, known": filled,
-        "neighbours": lambda: averaged(x, 10),
+        "neighbours": lambda: averaged(rotate(x), 10),
         "linear head": lambda: solve(x, y, loss_weight=0.01),
         "refresh and Parquet": lambda: ours(p, truth, n_sup, n_est, ids[n_sup:], place),
         "evaluate": lambda: metrics(p.numpy(), truth.numpy()),

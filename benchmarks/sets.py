@@ -2,15 +2,14 @@
 
     python benchmarks/sets.py FILE.npz ... [--ratios 0.05 0.1] [--seeds 1 2 3 4 5] [--draws 100]
 
-A FILE holds features x (n, D) and labels y (n, C) of training rows, and x_test, y_test; photographs also views (n, D), features
-of strong views of some of them, NaN of the others. At least 40 rows are labelled, by the order of the published split; where two
-ratios come to the same rows the smaller is run. On the same folds, test mAP of
+A FILE holds features x (n, D) and labels y (n, C) of training rows, and x_test, y_test. At least 40 rows are labelled, by the
+order of the published split; where two ratios come to the same rows the smaller is run. On the same folds, test mAP of
 
     regression      logistic regression on standardised features, C by cross-validation
     labelled_only   the same on `features: root`, and so are those below
     cap, cap_tenth  CAP's quota, pseudo-labelled rows of weight 0.3 or 0.1
     always          the student of `pseudo_weight` 0.5
-    auto            `pseudo_weight: auto`: as much of that student as the labelled rows gain from out of fold
+    auto            `pseudo_weight: auto`: that student if the labelled rows gain from it out of fold
 
 with paired differences and 95 % t intervals over seeds, the choice, seconds, and how far the stated chance lies from the share
 that is right, over deciles of the test decisions (`fixed`: with the same weight of the logistic curve whatever the labels).
@@ -39,7 +38,7 @@ from dicap.data.split import labelled_order
 from dicap.frozen.crossfit import scores_out_of_fold, solve_students, solve_teachers
 from dicap.frozen.folds import assign_folds, fold_weights
 from dicap.frozen.loss_weight import choose_loss_weight
-from dicap.frozen.recommended import PART, SHARES, labels_of_students, share_of_student, teacher_rows
+from dicap.frozen.recommended import PART, chosen, labels_of_students, teacher_rows
 from dicap.frozen.solver import Solution, rotate, solve
 from dicap.metrics.ranking import mean_average_precision
 from dicap.randomness import torch_seed
@@ -73,20 +72,19 @@ def cell(p: Population, seed: int, *, peers: bool = True) -> dict[str, Any]:
     took("labelled_only")
     open_entries = np.r_[y < 0, np.ones((len(rows) - n, y.shape[1]), bool)]
     axes = rotate(rows)
-    changed = None if p.views is None else scaling.apply(p.views[0]) - scaling.apply(p.views[1])
-    near = teacher_rows(rows, changed, min(10, len(rows) - 1), axes)
+    near = teacher_rows(rows, min(10, len(rows) - 1), axes)
     teachers = solve_teachers(near, y, fold, loss_weight=loss_weight)
     pseudo = [labels.pseudo for labels in labels_of_students(teachers, y, open_entries)]
     took("teachers")
     students = solve_students(axes, y, fold, pseudo, loss_weight=loss_weight, pseudo_weight=PART)
     took("students")
-    mixed, choice = share_of_student(own, students, rows[:n], y, fold)
+    heads, choice = chosen(own, students, rows[:n], y, fold)
     took("choice")
-    for name, heads in {"labelled_only": own, "always": students, "auto": mixed}.items():
-        keep(name, heads, test)
-    found["choice"] = choice.to_dict()
+    for name, some in {"labelled_only": own, "always": students, "auto": heads}.items():
+        keep(name, some, test)
+    found["choice"] = choice._asdict()
     for key, many in {"chance_gap": ranks.MANY, "chance_gap_fixed": 0}.items():
-        found[key] = chance_gap(mixed, rows, test, p, fold, many)
+        found[key] = chance_gap(heads, rows, test, p, fold, many)
     if peers:
         standard = scaling_of(p.x, "standard")
         plain = standard.apply(p.x[:n])
@@ -117,16 +115,12 @@ def populations(path: Path, ratios: list[float], seeds: list[int]) -> dict[str, 
     """Of a file, by `ratio seed`: the population and its seed."""
     with np.load(path) as values:
         x, y, x_test, y_test = (values[name].astype(np.float32) for name in ("x", "y", "x_test", "y_test"))
-        views = values["views"].astype(np.float32) if "views" in values else None
     found = {}
-    if views is not None:
-        viewed = np.isfinite(views).all(1)
-        views = x[viewed], views[viewed]
     for seed in seeds:
         order = labelled_order(len(x), seed)
         for labelled, ratio in {max(LEAST, int(ratio * len(x))): ratio for ratio in sorted(ratios, reverse=True)}.items():
             rows = np.concatenate([order[:labelled], np.sort(order[labelled:])])
-            found[f"{ratio:g} {seed}"] = (Population(x[rows], y[rows], x_test, y_test, labelled, views), seed)
+            found[f"{ratio:g} {seed}"] = (Population(x[rows], y[rows], x_test, y_test, labelled), seed)
     return found
 
 
@@ -141,12 +135,11 @@ def table(cells: dict[str, dict[str, Any]]) -> dict[str, Any]:
             "map": {name: round(float(np.mean(values)), 2) for name, values in maps.items()},
             "auto_against": {name: paired(maps["auto"], maps[name]) for name in NAMES if name != "auto"},
             "always_against_labelled_only": paired(maps["always"], maps["labelled_only"]),
-            "shares": [each["choice"]["share"] for each in some],
-            "evidence": [round(each["choice"]["candidates"][1]["evidence"], 2) for each in some],
+            "used": [each["choice"]["used"] for each in some],
+            "evidence": [round(each["choice"]["evidence"], 2) for each in some],
         }
         for name in ("chance_gap", "chance_gap_fixed"):
-            if gaps := [each[name] for each in some if name in each]:  # photographs were last run when scores were smoothed
-                found[ratio][name] = round(float(np.mean(gaps)), 4)
+            found[ratio][name] = round(float(np.mean([each[name] for each in some])), 4)
     return found
 
 
@@ -190,7 +183,7 @@ def main() -> int:
         cells[name][key] = found = cell(population, seed, peers=name not in DRAWN)
         print(name, key, {a: round(b, 2) for a, b in found["map"].items()}, found["seconds"], flush=True)
         if name in DRAWN:  # there are many
-            cells[name][key] = {"map": {a: round(b, 3) for a, b in found["map"].items()}, "share": found["choice"]["share"]}
+            cells[name][key] = {"map": {a: round(b, 3) for a, b in found["map"].items()}, "used": found["choice"]["used"]}
         write(cells, options)
     return write(cells, options)
 
@@ -199,7 +192,7 @@ def write(cells: dict[str, dict[str, Any]], options: Any) -> int:
     """The result so far; the exit code."""
     drawn = {name: draws(cells[name]) if cells.get(name) else None for name in DRAWN}
     tables = {name: table(some) for name, some in cells.items() if name not in DRAWN and some}
-    result = {"part": PART, "shares": SHARES, "table": tables, **drawn, "cells": cells}
+    result = {"part": PART, "table": tables, **drawn, "cells": cells}
     misled = drawn["misleading"]
     return finish("sets", result, 1 - misled["auto"]["below"] if misled else 1.0, TARGET, options)
 

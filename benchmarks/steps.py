@@ -6,14 +6,13 @@ Files, rows and folds are those of `sets.py`. A variant leaves one step out, or 
 
     roots, one length       features standardised only; roots not brought to one length
     penalty                 0.01 in place of cross-validation
-    neighbours, views       the teacher on rows as they are; neighbours looked for without views
-    weights                 pseudo-labels of weight 1
+    neighbours              the teacher on rows as they are
+    weights, square         pseudo-labels of weight 1; weights that are the chance itself
     quota                   positive from 0.5 on
     pairs of folds          a fold's student on labels of teachers that saw the fold
-    choice                  the student always taken whole
-    mixtures, margin        all of the student or none; whenever the loss falls at all
+    choice, margin          the student always used; used whenever the loss falls at all
 
-`map` is of the heads as far as they were taken, `student` of the student taken whole. What is finished is kept, as in `sets.py`.
+`map` is of the heads that were chosen, `student` of the student. What is finished is kept, as in `sets.py`.
 Ends with `steps ratio=R target=0.2`, R: mAP of the rule minus that of the labels alone, mean over the rows.
 """
 
@@ -38,7 +37,7 @@ from dicap.frozen import recommended
 from dicap.frozen.crossfit import Pseudo, solve_labelled, solve_students, solve_teachers
 from dicap.frozen.folds import assign_folds, n_folds
 from dicap.frozen.loss_weight import choose_loss_weight
-from dicap.frozen.recommended import PART, labels_and_weights, labels_of_students, share_of_student, teacher_rows
+from dicap.frozen.recommended import PART, chosen, labels_and_weights, labels_of_students, teacher_rows
 from dicap.frozen.solver import Solution, rotate
 from dicap.metrics.ranking import mean_average_precision
 from dicap.randomness import torch_seed
@@ -86,14 +85,13 @@ class Cell:
 
         self.rows, self.test = apply(self.p.x), apply(self.p.x_test)
         self.axes = rotate(self.rows)
-        self.views = None if self.p.views is None else np.subtract(*map(apply, self.p.views))
         labelled = self.rows[: len(self.y)]
         self.loss_weight = loss_weight or choose_loss_weight(labelled, self.y, self.fold)
         self.own = solve_labelled(labelled, self.y, self.fold, loss_weight=self.loss_weight)
 
-    def teach(self, neighbours: int = 10, views: bool = True) -> None:
+    def teach(self, neighbours: int = 10) -> None:
         """Step 3."""
-        near = teacher_rows(self.rows, self.views if views else None, min(neighbours, self.n - 1), self.axes)
+        near = teacher_rows(self.rows, min(neighbours, self.n - 1), self.axes)
         self.teachers = solve_teachers(near, self.y, self.fold, loss_weight=self.loss_weight)
 
     def learn(self, name: str, made: list[Pseudo] | None = None, **instead: Any) -> Solution:
@@ -108,7 +106,7 @@ class Cell:
 
     def keep(self, name: str, students: Solution) -> None:
         """Step 7."""
-        heads, _ = share_of_student(self.own, students, self.rows[: len(self.y)], self.y, self.fold)
+        heads, _ = chosen(self.own, students, self.rows[: len(self.y)], self.y, self.fold)
         self.map[name], self.chance_gap[name] = self.score(heads), self.gap(heads)
 
     def score(self, heads: Solution) -> float:
@@ -125,18 +123,17 @@ class Cell:
         self.teach()
         students = self.learn("rule")
         self.map["labelled only"], self.map["choice"] = self.score(self.own), self.student["rule"]
-        for name, values in {"mixtures": {"SHARES": (1.0,)}, "margin": {"CLEAR": 0.0}}.items():
-            with replaced(recommended, **values):
-                self.keep(name, students)
+        with replaced(recommended, CLEAR=0.0):
+            self.keep("margin", students)
+        self.learn("square", CHANCE_POWER=1)
         known = [np.where((self.fold == k)[:, None], np.float32(-1), self.y) for k in range(n_folds(self.fold))]
         seen = self.teachers.scores()
         self.learn("pairs of folds", [labels_and_weights(seen, y, self.open).pseudo for y in (*known, self.y)])
         made = [labels.pseudo for labels in labels_of_students(self.teachers, self.y, self.open)]
         self.learn("weights", [part._replace(weight=np.float32(part.weight > 0)) for part in made])
         self.learn("quota", quota_of=from_one_half)
-        for name, teacher in {"neighbours": {"neighbours": 0}, **({"views": {"views": False}} if self.p.views else {})}.items():
-            self.teach(**teacher)
-            self.learn(name)
+        self.teach(neighbours=0)
+        self.learn("neighbours")
         for name, kind in {
             "penalty": {"loss_weight": 0.01}, "roots": {"kind": "standard"}, "one length": {"one_length": False},
         }.items():  # fmt: skip

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dicap.calibration.ranks import curve_by_rank, log_odds
 from dicap.frozen import recommended
 from dicap.frozen.crossfit import scores_out_of_fold
-from dicap.frozen.folds import assign_folds, deal_folds
+from dicap.frozen.folds import deal_folds
 from dicap.frozen.loss_weight import choose_loss_weight
 from dicap.metrics.ranking import average_precision
 from dicap.scaling import scaling_of
@@ -35,8 +35,8 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
 
     A teacher is solved on the labelled samples, whose rows are averaged with their neighbours'. It labels whatever has no label,
     as large a share of each class positive as among the known labels; these labels are weighted by how often such labels are
-    right, which is counted out of fold, and the classifier is solved on labels and pseudo-labels: it is used as far as the
-    labelled samples gain from that, out of fold, and otherwise learns from them alone (docs/photographs.md).
+    right, which is counted out of fold, and the classifier is solved on labels and pseudo-labels: it is used if the labelled
+    samples gain from that, out of fold, and otherwise learns from them alone (docs/photographs.md).
 
     A label may be missing entry by entry: an entry of Y that is -1 or NaN is unknown, not negative. A sample without any known
     entry is an unlabelled one.
@@ -47,8 +47,8 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         C: weight of the loss beside half the squared norm (scikit-learn's C); `auto`: by cross-validation.
         features: what the classifier sees: `plain`, `standard` (standardised), or `root` (signed square roots, standardised, each
             row of one length). The scaling learns from all samples.
-        pseudo_weight: weight of a pseudo-labelled entry that is surely right, beside a labelled one; `auto`: 0.5, mixed with the
-            labelled-only classifier or left out where the labelled samples gain nothing.
+        pseudo_weight: weight of a pseudo-labelled entry that is surely right, beside a labelled one; `auto`: 0.5, or none where
+            the labelled samples do not gain from it.
         neighbours: nearest samples with which the teacher's rows are averaged; 0: none.
         folds: of the labelled samples; each is scored by heads that never saw it. As many as there are labelled samples at most.
         random_state: of the folds. They depend on it and on the samples, not on the order of samples nor, unless samples are
@@ -59,8 +59,8 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         class_names_: (C,) the columns' names where Y is a data frame, else 0 to C - 1.
         coef_, intercept_: (C, D), (C,) of the scaled features.
         C_: C, given or chosen.
-        choice_: with `pseudo_weight="auto"`, how much of what the unlabelled samples say was used (`share`, 0: nothing), and what
-            was tried: `in_words()` says it; else None.
+        choice_: with `pseudo_weight="auto"`, whether what the unlabelled samples say was `used`, and `in_words()` says why; else
+            None.
         curve_: (2, G): log-odds that the head states, ascending, and the share that turned out positive there, out of fold.
         n_labelled_: samples with a known entry.
         n_features_in_, feature_names_in_: as everywhere in scikit-learn.
@@ -92,14 +92,12 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         self.folds = folds
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, views: Any = None, groups: Any = None) -> "DiCaPClassifier":
+    def fit(self, X: Any, y: Any, groups: Any = None) -> "DiCaPClassifier":
         """Learn from labelled and unlabelled samples.
 
         Args:
             X: (n, D) finite features.
             y: (n, C) of 1, 0, and -1 or NaN for unknown; what is masked is unknown too.
-            views: (n, D) features of other views of the samples, such as a network's features of changed photographs; NaN in rows
-                without a view; some hundreds are enough. Neighbours are sought in a metric in which such views are close.
             groups: (n,) what samples have in common (a patient, a scene, an original and its copies): a group is in one fold,
                 so that near-duplicates do not leak between the folds that measure the chance.
 
@@ -129,20 +127,10 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         self.class_names_ = np.arange(labels.shape[1]) if names is None else np.asarray(names)
         self.n_labelled_ = int(labelled.sum())
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        if (columns := getattr(views, "columns", None)) is not None and list(columns) != list(getattr(X, "columns", columns)):
-            raise ValueError("views: its columns, or their order, differ from the columns of X")
-        self._solve(x, labels, labelled, None if views is None else _seen_otherwise(x, views), seed, grouped)
+        self._solve(x, labels, labelled, seed, grouped)
         return self
 
-    def _solve(
-        self,
-        x: NDArray,
-        labels: NDArray,
-        labelled: NDArray,
-        views: tuple[NDArray, NDArray] | None,
-        seed: int,
-        groups: NDArray | None,
-    ) -> None:
+    def _solve(self, x: NDArray, labels: NDArray, labelled: NDArray, seed: int, groups: NDArray | None) -> None:
         self._scaling = scaling_of(x, self.features)
         order = np.concatenate([np.flatnonzero(labelled), np.flatnonzero(~labelled)])
         rows, y = self._scaling.apply(x)[order], labels[labelled]
@@ -156,12 +144,9 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         fold = deal_folds(rank, y, self.folds, seed, None if groups is None else groups[labelled])
         self.C_ = choose_loss_weight(rows[: len(y)], y, fold) if self.C == "auto" else float(self.C)
         open_entries = np.r_[y < 0, np.ones((len(rows) - len(y), y.shape[1]), bool)]
-        with np.errstate(over="ignore", invalid="ignore"):  # what is too far is said in words
-            changed = None if views is None else np.subtract(*map(self._scaling.apply, views))
-
         fit = recommended.fit(
-            rows, y, fold, loss_weight=self.C_, neighbours=min(self.neighbours, len(rows) - 1), views=changed,
-            open_entries=open_entries, pseudo_weight=self.pseudo_weight,
+            rows, y, fold, loss_weight=self.C_, neighbours=min(self.neighbours, len(rows) - 1), open_entries=open_entries,
+            pseudo_weight=self.pseudo_weight,
         )  # fmt: skip
         self.choice_, self.coef_, self.intercept_ = fit.choice, fit.heads.w[-1], fit.heads.b[-1]
         self.curve_ = np.stack(curve_by_rank(scores_out_of_fold(fit.heads, rows, fold)[0], y))
@@ -169,7 +154,9 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
     def _features(self, X: Any, *, reset: bool) -> NDArray:
         """(n, D) finite, in single or double precision."""
         options: dict[str, Any] = {"dtype": [np.float64, np.float32], "reset": reset}
-        return np.asarray(validate_data(self, _unmasked(X, "X"), **options))
+        if np.ma.is_masked(X):  # scikit-learn would read the value under the mask
+            raise ValueError("X: some values are masked; fill them in")
+        return np.asarray(validate_data(self, X, **options))
 
     def decision_function(self, X: Any) -> np.ndarray:
         """(n, C) log-odds of `predict_proba`; above 0 where `predict` says yes."""
@@ -250,45 +237,12 @@ class LabelledKFold:
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         fold = np.full(len(labels), -1)
         grouped = _groups(groups, len(labels))
-        if grouped is None:
-            fold[labelled] = assign_folds(labels[labelled], self.n_splits, seed)
-            grouped = np.arange(len(labels))
-        else:
-            of = grouped[labelled]
-            if len(np.unique(of)) < self.n_splits:
-                raise ValueError(f"n_splits: found {self.n_splits}, expected at most the {len(np.unique(of))} groups")
-            fold[labelled] = deal_folds(np.arange(len(of)), labels[labelled], self.n_splits, seed, of)
+        grouped = np.arange(len(labels)) if grouped is None else grouped
+        if (found := len(np.unique(grouped[labelled]))) < self.n_splits:
+            raise ValueError(f"n_splits: found {self.n_splits}, expected at most the {found} groups")
+        fold[labelled] = deal_folds(labelled, labels[labelled], self.n_splits, seed, grouped[labelled])
         for k in range(self.n_splits):  # unlabelled samples of a group are not learnt from where it is scored
             yield np.flatnonzero(~np.isin(grouped, grouped[fold == k])), np.flatnonzero(fold == k)
-
-
-def _seen_otherwise(x: NDArray, views: Any) -> tuple[NDArray, NDArray]:
-    """The rows of x (n, D) that have another view, (m, D), and these views of them; views: (n, D), NaN for rows without.
-
-    Raises:
-        ValueError: an array that is not of the shape of x, or a row of it that is NaN in part.
-    """
-    array: Any = check_array  # annotated with the types of its defaults alone
-    try:
-        views = array(_unmasked(views, "views"), dtype=[np.float64, np.float32], ensure_all_finite="allow-nan")
-    except (TypeError, ValueError) as error:  # seldom says which array it is
-        raise ValueError(f"views: {error}") from None
-    if views.shape != x.shape:
-        raise ValueError(f"views: found shape {views.shape}, expected {x.shape}: a row for each of X, as wide")
-    absent = np.isnan(views)
-    if len(partly := np.flatnonzero(absent.any(1) & ~absent.all(1))):
-        raise ValueError(f"views: row {partly[0]} is NaN in part; give all of its features, or NaN alone")
-    x, views = x[~absent[:, 0]], views[~absent[:, 0]]
-    with np.errstate(over="ignore", invalid="ignore"):
-        other = ~np.isclose(x, views, rtol=np.finfo(np.float32).eps, atol=0).all(1)  # rounding is no other view
-    return x[other], views[other]
-
-
-def _unmasked(values: Any, name: str) -> Any:
-    """The values; raises ValueError if one is masked: scikit-learn would read the value under the mask."""
-    if np.ma.is_masked(values):
-        raise ValueError(f"{name}: some values are masked; fill them in")
-    return values
 
 
 def _known_labels(y: Any, name: str) -> NDArray:

@@ -1,8 +1,8 @@
-"""K-fold cross-fitting of teacher and student heads: no label of fold k reaches student k, except through two common numbers.
+"""K-fold cross-fitting of teacher and student heads: no label of fold k reaches student k, except through two common choices.
 
 Teachers are solved on the labelled rows and score all rows, pseudo-labels are made of the scores, students are solved on both.
-The two numbers that all heads share may be chosen on all labels: the weight of the loss (`dicap.frozen.loss_weight`) and the
-student's share (`dicap.frozen.recommended`). So student k's scores of fold k measure how often a confidence is right. Its
+Two things that all heads share may be chosen on all labels: the weight of the loss (`dicap.frozen.loss_weight`) and whether the
+students are used (`dicap.frozen.recommended`). So student k's scores of fold k measure how often a confidence is right. Its
 pseudo-labels and their weights rest on out-of-fold scores too, hence the teachers without one fold and without two.
 
 Letters: n rows, the first n_l labelled; D features, C classes, K folds, H heads; y label: 1, 0, or unknown, which is
@@ -22,7 +22,7 @@ from dicap.frozen.folds import fold_weights, n_folds, out_of_fold_scores
 from dicap.frozen.solver import PrincipalAxes, Solution, solve
 
 # Of all heads. Against 1e-3 a fit is a fifth quicker, and mAP changed by 0.02 in the mean and 0.07 at most on photographs; on
-# tables of a few dozen labelled rows by 0.35 at most, where another share of the student was taken.
+# tables of a few dozen labelled rows by 0.35 at most, where the student was or was not used.
 TOLERANCE = 1e-2
 MOST_OTHERS = 2000  # rows by which ranks are compared: more would move no threshold
 

@@ -58,19 +58,14 @@ class BankFeatures:
             out[here] = self.bank.view(("plain", "mirror")[number] if number < 2 else f"strong_{number - 2}")[rows[here]]
         return out
 
-    def mean(self, rows: np.ndarray, view: str = "plain") -> np.ndarray:
-        """(n, D) float32: the mean over positions, in a view; NaN where the bank has none."""
-        maps = self.bank.view(view)  # (N, g * g, D) float16
+    def mean(self, rows: np.ndarray) -> np.ndarray:
+        """(n, D) float32: the mean over positions, in the plain view."""
+        maps = self.bank.view("plain")  # (N, g * g, D) float16
         out = np.empty((len(rows), maps.shape[2]), np.float32)
         for start in range(0, len(rows), SCORING_BATCH):  # in single precision all maps would be g * g times as large as this
             some = slice(start, start + SCORING_BATCH)
             out[some] = maps[rows[some]].astype(np.float32).mean(1)
         return out
-
-    def strong(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Those of the rows (n,) that have a strong view, (m,), and their mean features (m, D) in the first of them."""
-        rows = rows[np.isfinite(self.bank.view("strong_0")[rows, 0, 0])]
-        return rows, self.mean(rows, "strong_0")
 
 
 def open_features(folder: Path, settings: Settings, store: Store) -> BankFeatures:

@@ -3,107 +3,41 @@
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.neighbors import kneighbors_graph
 
-from dicap.frozen.solver import PrincipalAxes, rotate
+from dicap.frozen.solver import PrincipalAxes
 
-EXACT = 50_000  # rows up to which all pairs are compared: seconds grow with their square (docs/costs.md)
-CELLS, PROBED = 4, 32  # inverted lists above that: 4 sqrt(n) lists, the 32 nearest of them are searched
 COMPONENTS = 256  # principal components in which neighbours are looked for
-BLOCK = 1024  # rows compared with all others at once
 COSINE_POWER = 3  # of the cosine in the weight of a neighbour
 ROUNDS, SHARE = 2, 0.5  # how often rows are averaged, and what their neighbours count in it
-VIEWS = 0.5  # weight of what changes between views (docs/photographs.md)
 
 
-def in_metric_of_views(x: NDArray, difference: NDArray) -> PrincipalAxes:
-    """Rows (n, D) float32 on their principal axes, where directions in which views of one image differ count less.
-
-    They are `rotate` of x (I + VIEWS S)^-1/2. S is the mean of d d' over the differences d of two views of an image,
-    `difference` (m, D) float32, scaled to trace D: within-class covariance normalisation (Hatch and others, Interspeech 2006),
-    an image being a class. It does for frozen features what Equation (11) does for a network: views agree.
-
-    Returns:
-        `coordinates` (n, r), and axes (D, r) with coordinates = x @ axes.
-
-    Raises:
-        ValueError: a difference is not finite.
-    """
-    largest = np.abs(difference).max(initial=0)
-    if not np.isfinite(largest):
-        raise ValueError("views: their features are too far from the features of the samples")
-    differences = rotate(difference / (largest or 1))  # their squares neither overflow nor vanish
-    spread = np.square(differences.coordinates, dtype=np.float64).sum(0)
-    shrunk = (1 / np.sqrt(1 + VIEWS * len(differences.axes) * spread / (spread.sum() or 1)) - 1).astype(np.float32)
-    rotated = rotate(x + (x @ differences.axes * shrunk) @ differences.axes.T)
-    return rotated._replace(axes=rotated.axes + (differences.axes * shrunk) @ (differences.axes.T @ rotated.axes))
-
-
-def principal_components(x: NDArray | PrincipalAxes, count: int = COMPONENTS) -> NDArray:
-    """Rows (n, D), or `rotate` of them, in their first principal components, (n, min(count, n, D)) float32, uncentred."""
-    axes = x if isinstance(x, PrincipalAxes) else rotate(x)
-    return np.ascontiguousarray(axes.coordinates[:, ::-1][:, :count], np.float32)
+def principal_components(rotated: PrincipalAxes, count: int = COMPONENTS) -> NDArray:
+    """Rows in their first principal components, (n, min(count, n, D)) float32, uncentred."""
+    return np.ascontiguousarray(rotated.coordinates[:, ::-1][:, :count], np.float32)
 
 
 def affinity(x: NDArray, k: int) -> sparse.csr_matrix:
-    """Symmetric weights (n, n) of each row and its k nearest by cosine: cosine**3, normalised as D^-1/2 W D^-1/2.
-
-    Above EXACT rows the nearest are those that faiss finds, where it is installed.
-    """
-    n, k = len(x), min(k, len(x) - 1)
-    length = np.linalg.norm(x, axis=1, keepdims=True)
-    unit = x / np.where(length > 0, length, 1)
-    nearest = by_inverted_lists(unit, k) if n > EXACT else None
-    columns, cosine = nearest or by_all_pairs(unit, k)
-    weights = np.maximum(cosine, 0) ** COSINE_POWER
-    w = sparse.csr_matrix((weights.ravel(), (np.repeat(np.arange(n), k), columns.ravel())), shape=(n, n))
-    w = w + w.T
+    """Symmetric weights (n, n) of each row and its k nearest by cosine: cosine**3, normalised as D^-1/2 W D^-1/2."""
+    n = len(x)
+    if n < 2:
+        return sparse.csr_matrix((n, n), dtype=np.float32)
+    near = kneighbors_graph(x, min(k, n - 1), mode="distance", metric="cosine")  # 1 - cosine
+    near.data = np.maximum(1 - near.data, 0) ** COSINE_POWER
+    w = near + near.T
     scale = sparse.diags(1 / np.sqrt(np.asarray(w.sum(1)).ravel() + 1e-9))
     return (scale @ w @ scale).tocsr().astype(np.float32)
 
 
-def by_all_pairs(unit: NDArray, k: int) -> tuple[NDArray, NDArray]:
-    """Indices and cosines (n, k) of the k nearest others of each row of length one (n, r), in any order."""
-    n = len(unit)
-    columns, cosines = np.empty((n, k), np.int64), np.empty((n, k), np.float32)
-    for start in range(0, n, BLOCK):
-        cosine = unit[start : start + BLOCK] @ unit.T  # (b, n)
-        own = np.arange(len(cosine))
-        cosine[own, start + own] = -np.inf  # a row is not its own neighbour
-        nearest = np.argpartition(-cosine, k - 1, axis=1)[:, :k]
-        columns[start : start + BLOCK], cosines[start : start + BLOCK] = nearest, np.take_along_axis(cosine, nearest, 1)
-    return columns, cosines
-
-
-def by_inverted_lists(unit: NDArray, k: int) -> tuple[NDArray, NDArray] | None:
-    """The same by faiss: among the rows of the lists whose centres are nearest; None where faiss is not installed."""
-    try:
-        import faiss
-    except ImportError:
-        return None
-    n, r = unit.shape
-    lists = int(CELLS * n**0.5)
-    index = faiss.IndexIVFFlat(faiss.IndexFlatIP(r), r, lists, faiss.METRIC_INNER_PRODUCT)
-    index.cp.max_points_per_centroid = 64  # of a fixed random part of the rows: more moves no centre that matters
-    index.train(unit)
-    index.add(unit)
-    index.nprobe = min(PROBED, lists)
-    cosine, columns = index.search(unit, k + 1)
-    other = columns != np.arange(n)[:, None]  # a row is not its own neighbour
-    other[other.all(1), -1] = False  # of equal rows another stands first
-    columns, cosine = columns[other].reshape(n, k), cosine[other].reshape(n, k)
-    missing = columns < 0  # fewer than k others in the lists
-    return np.where(missing, np.arange(n)[:, None], columns), np.where(missing, 0, cosine)
-
-
-def averaged(x: NDArray | PrincipalAxes, k: int) -> NDArray:
-    """Rows (n, D), or `rotate` of them, averaged with their neighbours in principal components.
+def averaged(rotated: PrincipalAxes, k: int) -> NDArray:
+    """Rows, as `rotate` has them, averaged with their neighbours in principal components.
 
     ROUNDS times x' = SHARE S x' + (1 - SHARE) x.
 
     Returns:
         (n, r) float32, centred and of the same mean square length as the components.
     """
-    parts = principal_components(x)
+    parts = principal_components(rotated)
     weights, out = affinity(parts, k), parts
     for _ in range(ROUNDS):
         out = SHARE * (weights @ out) + (1 - SHARE) * parts

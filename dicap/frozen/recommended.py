@@ -7,31 +7,29 @@ Letters: n rows, the first n_l labelled; D features, C classes, K folds; y label
 number below 0 or NaN.
 """
 
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dicap.calibration.quota import Quota, quota_of
-from dicap.calibration.ranks import logistic_curve
-from dicap.frozen.class_curves import ClassCurves, curves_of_classes
+from dicap.calibration.ranks import Curve, curve_by_rank, logistic_curve
 from dicap.frozen.crossfit import Pseudo, Teachers, solve_labelled, solve_students, solve_teachers
 from dicap.frozen.folds import n_folds, out_of_fold_scores
-from dicap.frozen.neighbours import averaged, in_metric_of_views
+from dicap.frozen.neighbours import averaged
 from dicap.frozen.solver import PrincipalAxes, Solution, rotate
 
 CHANCE_POWER = 2  # of the chance of being right in a pseudo-label's weight: a wrong positive costs more than a missed one
 PART = 0.5  # weight of a pseudo-labelled entry that is surely right, beside a labelled one
-SHARES = (1.0, 0.75, 0.5, 0.25)  # of the student in the mixtures that are tried, the largest first
-CLEAR = 1.0  # standard errors by which the loss has to fall
+CLEAR = 1.0  # standard errors by which the loss has to fall for the student to be used
 
 
 class Fit(NamedTuple):
     """What the rule finds."""
 
-    heads: Solution  # the K fold students and, last, the student of all labels, as far as they were taken
+    heads: Solution  # the K fold students and, last, the student of all labels; without students, heads on the labels alone
     labels: "Labels"  # of the last student
-    choice: "Choice | None"  # how much of the students was taken, where that was chosen
+    choice: "Choice | None"  # whether students were used, where that was chosen
 
 
 def fit(
@@ -41,7 +39,6 @@ def fit(
     *,
     loss_weight: float,
     neighbours: int,
-    views: NDArray | None = None,
     open_entries: NDArray | None = None,
     pseudo_weight: float | Literal["auto"] = "auto",
 ) -> Fit:
@@ -50,15 +47,15 @@ def fit(
     Args:
         rows: (n, D) float32, labelled rows first; y: (n_l, C) labels; fold: (n_l,) of 0 to K - 1.
         loss_weight: of all heads, as in `dicap.frozen.solver.solve`.
-        neighbours, views: as of `teacher_rows`.
+        neighbours: as of `teacher_rows`.
         open_entries: (n, C) bool: entries that get a pseudo-label; None: the entries of unlabelled rows.
-        pseudo_weight: of a pseudo-labelled entry that is surely right, beside a labelled one, the student being taken whole;
-            `auto`: PART, and `share_of_student` says how much of the student is taken.
+        pseudo_weight: of a pseudo-labelled entry that is surely right, beside a labelled one; `auto`: PART, and `chosen` says
+            whether the students are used.
     """
     if open_entries is None:
         open_entries = entries_of_unlabelled(len(rows), y)
     rotated = rotate(rows)
-    teachers = solve_teachers(teacher_rows(rows, views, neighbours, rotated), y, fold, loss_weight=loss_weight)
+    teachers = solve_teachers(teacher_rows(rows, neighbours, rotated), y, fold, loss_weight=loss_weight)
     labels = labels_of_students(teachers, y, open_entries)
     weight = PART if pseudo_weight == "auto" else pseudo_weight
     pseudo = [each.pseudo for each in labels]
@@ -66,26 +63,16 @@ def fit(
     if pseudo_weight != "auto":
         return Fit(students, labels[-1], None)
     own = solve_labelled(rows[: len(y)], y, fold, loss_weight=loss_weight)
-    heads, choice = share_of_student(own, students, rows[: len(y)], y, fold)
+    heads, choice = chosen(own, students, rows[: len(y)], y, fold)
     return Fit(heads, labels[-1], choice)
 
 
 # -- 3. Teacher
 
 
-def teacher_rows(rows: NDArray, views: NDArray | None, neighbours: int, rotated: PrincipalAxes) -> NDArray:
-    """Rows (n, r) averaged with their nearest neighbours; without neighbours the rows themselves.
-
-    Args:
-        rows: (n, D).
-        views: (m, D) differences between some rows and other views of them, for a metric in which views of one image are
-            near each other.
-        neighbours: nearest rows that count; 0: none.
-        rotated: `rotate` of the rows; read only without views.
-    """
-    if not neighbours:
-        return rows
-    return averaged(in_metric_of_views(rows, views) if views is not None else rotated, neighbours)
+def teacher_rows(rows: NDArray, neighbours: int, rotated: PrincipalAxes) -> NDArray:
+    """Rows (n, r) averaged with so many nearest neighbours; without any the rows (n, D) themselves. rotated: `rotate` of them."""
+    return averaged(rotated, neighbours) if neighbours else rows
 
 
 # -- 4. Correctness out of fold; 5. Labels and weights
@@ -99,14 +86,14 @@ class Labels(NamedTuple):
         label: (n, C) int8: 1, 0, or -1 where there is no pseudo-label.
         weight: (n, C) float32; 0 without a pseudo-label.
         quota: thresholds; a class in which nothing is open has none.
-        curves: the chance that a class is present by the confidence; None where nothing is open.
+        curve: the chance that a class is present by the confidence; None where nothing is open, or no label known.
     """
 
     scores: NDArray
     label: NDArray
     weight: NDArray
     quota: Quota
-    curves: ClassCurves | None
+    curve: Curve | None
 
     @property
     def pseudo(self) -> Pseudo:
@@ -139,61 +126,47 @@ def labels_and_weights(scores: NDArray, y: NDArray, open_entries: NDArray) -> La
     unlabelled = np.where(open_entries, scores, np.nan)
     quota = quota_of(unlabelled, y)
     label = quota.labels(unlabelled)  # NaN is neither above nor below: -1
-    if not open_entries.any():
+    if not (open_entries.any() and (y >= 0).any()):
         return Labels(scores, label, np.zeros(scores.shape, np.float32), quota, None)
-    curves = curves_of_classes(scores[: len(y)], y, unlabelled)
-    present = curves.at(scores)
+    curve = curve_by_rank(scores[: len(y)], y)
+    present = curve.at(scores)
     weight = np.where(label == 1, present, 1 - present) ** CHANCE_POWER * (label >= 0)
-    return Labels(scores, label, weight.astype(np.float32), quota, curves)
+    return Labels(scores, label, weight.astype(np.float32), quota, curve)
 
 
-# -- 6. Student: `dicap.frozen.crossfit.solve_students`; 7. Share of the student
+# -- 6. Student: `dicap.frozen.crossfit.solve_students`; 7. Choice
 
 
 class Choice(NamedTuple):
-    """How much of the student was taken, and out of what."""
+    """Whether the students are used, and why."""
 
-    share: float  # 0: none of it
-    log_loss: tuple[float, ...]  # of a known entry, out of fold: without the student, then with each of SHARES
-    evidence: tuple[float, ...]  # of each of SHARES: standard errors, below 0 where the loss fell
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers."""
-        tried = zip((0.0, *SHARES), self.log_loss, (0.0, *self.evidence), strict=True)
-        candidates = [{"share": share, "log_loss": loss, "evidence": errors} for share, loss, errors in tried]
-        return {"share": self.share, "candidates": candidates}
+    used: bool
+    log_loss: tuple[float, float]  # of a known entry, out of fold: of heads on the labels alone, and of the students
+    evidence: float  # standard errors by which it changed, below 0 where it fell
 
     def in_words(self) -> str:
-        """Whether the student helped, and by how much."""
-        i = SHARES.index(self.share) if self.share else int(np.argmin(self.evidence))
-        change = f"log loss {self.log_loss[0]:.4g} to {self.log_loss[1 + i]:.4g} ({self.evidence[i]:+.1f} standard errors)"
-        if not self.share:
-            return f"did not clearly help, so they were not used: {change} out of fold at best"
-        return f"helped: {change} out of fold" + (f", {self.share:g} of what they change was taken" if self.share < 1 else "")
+        """Whether the students helped, and by how much."""
+        before, after = self.log_loss
+        change = f"log loss {before:.4g} to {after:.4g} ({self.evidence:+.1f} standard errors) out of fold"
+        return f"helped: {change}" if self.used else f"did not clearly help, so they were not used: {change}"
 
 
-def share_of_student(own: Solution, student: Solution, rows: NDArray, y: NDArray, fold: NDArray) -> tuple[Solution, Choice]:
-    """The mixture (1 - share) own + share student with the largest of SHARES whose out-of-fold loss is CLEAR below the loss of
-    `own`; else `own`.
+def chosen(own: Solution, students: Solution, rows: NDArray, y: NDArray, fold: NDArray) -> tuple[Solution, Choice]:
+    """The students if their out-of-fold loss is CLEAR below that of `own`; else `own`.
 
     Unlabelled rows can mislead. Safe semi-supervised learning asks for a head that is never clearly worse than the labelled
     rows' own (Li and Zhou, TPAMI 2015); scores out of fold can tell (cross-prediction, Zrnic and Candès, PNAS 2024). They cannot
-    choose among many heads: that follows the noise. The heads in between cost no solve, since a mixture of linear heads is one.
+    choose among many heads: that follows the noise.
 
     Args:
-        own: K heads each without a fold, and one of all folds, on the labelled rows; student: the same on pseudo-labels too.
+        own: K heads each without a fold, and one of all folds, on the labelled rows; students: the same on pseudo-labels too.
         rows: (n_l, D) labelled rows; y: (n_l, C); fold: (n_l,).
     """
-    before, after = (out_of_fold_scores(heads.logits(rows), fold) for heads in (own, student))  # (n_l, C) each
-    mixed = [(1 - share) * before + share * after for share in (0.0, *SHARES)]
-    losses = [calibrated_losses(logits.astype(np.float64), y) for logits in mixed]
-    errors = tuple(standard_errors(losses[0], some) for some in losses[1:])
-    share = next((share for share, change in zip(SHARES, errors, strict=True) if change <= -CLEAR), 0.0)
-    known = np.count_nonzero(y >= 0)
-    choice = Choice(share, tuple(float(some.sum() / known) for some in losses), errors)
-    if not share:
-        return own, choice
-    return student._replace(w=(1 - share) * own.w + share * student.w, b=(1 - share) * own.b + share * student.b), choice
+    scores = [out_of_fold_scores(heads.logits(rows), fold) for heads in (own, students)]  # (n_l, C) each
+    before, after = (calibrated_losses(logits.astype(np.float64), y) for logits in scores)
+    evidence, known = standard_errors(before, after), np.count_nonzero(y >= 0)
+    choice = Choice(evidence <= -CLEAR, (float(before.sum() / known), float(after.sum() / known)), evidence)
+    return students if choice.used else own, choice
 
 
 def standard_errors(before: NDArray, after: NDArray) -> float:

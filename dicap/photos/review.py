@@ -13,7 +13,7 @@ from dicap.calibration.ranks import curve_by_rank
 from dicap.frozen import crossfit
 from dicap.frozen.folds import assign_folds, fold_weights
 from dicap.frozen.neighbours import averaged
-from dicap.frozen.solver import solve
+from dicap.frozen.solver import rotate, solve
 from dicap.scaling import scaling_of
 
 FOLDS = 10
@@ -47,7 +47,7 @@ def among_neighbours(features: np.ndarray) -> np.ndarray:
 
     Images without labels take part: they say what is alike.
     """
-    return averaged(scaled(features), NEIGHBOURS)
+    return averaged(rotate(scaled(features)), NEIGHBOURS)
 
 
 def scaled(features: np.ndarray) -> np.ndarray:

@@ -41,8 +41,6 @@ def contradictions(s: Settings, origins: dict[str, str]) -> Iterator[str]:
         by_steps = f"but {stage} trains the head by steps on strong views"
         if not s.features.views:
             yield wrong("features.views", f"{by_steps}; set it to 1 or more")
-        if s.features.viewed != "all":
-            yield wrong("features.viewed", f"{by_steps} of all images; set it to all")
     if s.method == "pclp":
         batch, labelled = pclp_batch(s.pclp.batch_size, s.pclp.batch_labelled, s.train.batch_size, s.train.batch_labelled)
         if labelled >= batch:
@@ -81,8 +79,7 @@ def unread(s: Settings) -> dict[str, str]:
     frozen = {stage for stage in ("warmup", "train") if s.trains(stage) and s.trainable(stage) == "head"}
     solved = {stage for stage in ("warmup", "train") if s.trains(stage) and s.solves(stage)}
     steps = {stage for stage in ("warmup", "train") if s.trains(stage) and stage not in solved}
-    searches = ("train" in solved or s.unfreezes) and s.linear.neighbours > 0
-    views_read = searches or _first_by_steps_on_features(s) is not None
+    views_read = _first_by_steps_on_features(s) is not None
     if skipped:
         steps -= {"warmup"}
     if s.method == "drml":
@@ -114,8 +111,7 @@ def unread(s: Settings) -> dict[str, str]:
         (s.head != "ml_decoder", own_head, "network.decoder_dim network.decoder_ffn network.decoder_heads network.dropout"),
         (s.head != "linear", own_head, "linear.features"),
         (not frozen, "every stage trains the whole network", "features.*"),
-        (not views_read, "no head is trained by steps on features or solved with neighbours", "features.views features.viewed"),
-        (not s.features.views, "features.views is 0", "features.viewed"),
+        (not views_read, "no head is trained by steps on features", "features.views"),
         # Solved heads
         (not solvable, "there is no linear head on a frozen backbone to solve for", "linear.solver"),
         (not solved, "no head is solved", "linear.C"),
@@ -124,12 +120,7 @@ def unread(s: Settings) -> dict[str, str]:
         ("train" in solved, by_solving, "train.*"),
         (bool(solved) and not steps, by_solving, "contrastive.* calibration.teacher calibration.view optimiser.lr"),
         (bool(solved) and not steps, by_solving, "optimiser.ema_decay loss.reduction augment.cutout_warmup"),
-        (bool(solved) and not steps and not tuned, by_solving, "optimiser.* loss.* weights"),
-        (
-            bool(solved) and not steps and not (tuned or (views_read and s.features.views)),
-            by_solving,
-            "augment.cutout augment.flip",
-        ),
+        (bool(solved) and not steps and not tuned, by_solving, "optimiser.* loss.* weights augment.cutout augment.flip"),
         (s.unfreezes, "solved heads make the pseudo-labels", "calibration.teacher calibration.view"),
         # Steps of the warm-up and of the main stage
         (skipped, "drml.features is pretrained: there is no warm-up", "warmup.epochs warmup.batch_size warmup.eval_every"),

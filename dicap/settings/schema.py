@@ -126,10 +126,6 @@ class Features(Section):
     """The bank of features of a frozen backbone (dicap/frozen/features)."""
 
     views: Annotated[int, Field(ge=0, le=64)] = own(4, "strong views of each image")
-    viewed: Annotated[int, Field(ge=1)] | Literal["all"] = own(
-        "all",
-        "number of training images with strong views; a solved head learns from them which images are neighbours",
-    )
     grid: Annotated[int, Field(ge=1, le=64)] = own(
         1, "the feature map is pooled to grid x grid positions; 1: its mean; the disk space grows with its square"
     )
@@ -149,8 +145,8 @@ class Linear(Section):
     )
     pseudo_weight: Share | Literal["auto"] = own(
         0.3,
-        "weight of a pseudo-labelled row relative to a labelled one; auto: 0.5, and with DiCaP's recommended rule as "
-        "much of the student as improves out-of-fold scores of the labelled images",
+        "weight of a pseudo-labelled row relative to a labelled one; auto: 0.5, and with DiCaP's recommended rule none "
+        "where it does not improve out-of-fold scores of the labelled images",
     )
     neighbours: Whole = own(
         0,

@@ -18,9 +18,8 @@ def command(params: Path, **runtime: Any) -> None:
     """Compute the features of all images, if a stage trains only the head.
 
     The pretrained backbone computes the features of every image as it is. If features.views is not 0, it also computes them for
-    so many strong views of each of features.viewed images outside the test split, and for mirror images if features.viewed is
-    `all`. Features do not depend on method, ratio or seed, and are reused if they were computed before, for any set. If all
-    stages train the whole network, this is a no-op.
+    mirror images and for so many strong views of each image outside the test split. Features do not depend on method, ratio or
+    seed, and are reused if they were computed before, for any set. If all stages train the whole network, this is a no-op.
     """
     from dicap.files.features import write_empty
     from dicap.plugins import plugged

@@ -1,17 +1,14 @@
-"""How much of the student is used: none of it where unlabelled rows mislead, all of it where they help."""
+"""Whether the student is used: not where unlabelled rows mislead, but where they help."""
 
-import re
 import sys
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy.optimize import minimize
-from scipy.sparse import coo_array
 
 from dicap.frozen.folds import assign_folds
-from dicap.frozen.recommended import CLEAR, SHARES, calibrated_losses, share_of_student, standard_errors
+from dicap.frozen.recommended import CLEAR, calibrated_losses, chosen, standard_errors
 from dicap.frozen.solver import Solution
 from dicap.sklearn import DiCaPClassifier
 
@@ -38,7 +35,7 @@ def test_where_unlabelled_rows_mislead_they_are_not_used():
         for kind in MISLEADING:
             model, found = fitted(kind, seed, "auto")
             assert model.choice_ is not None
-            if model.choice_.share:
+            if model.choice_.used:
                 below += found < fitted(kind, seed, 0.0)[1] - 0.3
             elif seed == 0:
                 harm.append(fitted(kind, seed, 0.5)[1] - found)
@@ -46,50 +43,16 @@ def test_where_unlabelled_rows_mislead_they_are_not_used():
     assert len(harm) >= 3 and max(harm) < 0 and min(harm) < -1, "they would have misled"
 
 
-def test_where_they_help_it_is_the_full_student():
+def test_where_they_help_it_is_the_student():
     rng = np.random.default_rng(1)
     truth = (rng.random((400, 4)) < 0.3).astype(int)
     x = truth @ rng.standard_normal((4, 40)) + 2 * rng.standard_normal((400, 40))
     y = np.where(np.arange(400)[:, None] < 40, truth, -1)
     auto, student = (DiCaPClassifier(pseudo_weight=weight, random_state=0).fit(x, y) for weight in ("auto", 0.5))
-    assert auto.choice_ is not None and auto.choice_.share == 1 and student.choice_ is None
+    assert auto.choice_ is not None and auto.choice_.used and student.choice_ is None
     assert student.score(x, truth) > DiCaPClassifier(pseudo_weight=0.0, random_state=0).fit(x, y).score(x, truth) + 0.01
     assert np.array_equal(auto.coef_, student.coef_) and np.array_equal(auto.curve_, student.curve_)
     assert auto.choice_.in_words().startswith("helped: log loss 0.")
-
-
-def test_views_tell_which_neighbours_are_alike():
-    """Rows of a cluster are far apart, in directions in which views of one differ; the classes are unions of clusters."""
-    rng = np.random.default_rng(0)
-    turned = np.linalg.qr(rng.standard_normal((40, 40)))[0]
-    which, of_class = rng.integers(0, 12, 900), rng.random((12, 4)) < 0.35
-    content = 2 * rng.standard_normal((12, 8))[which] + 0.5 * rng.standard_normal((900, 8))
-    x, views = (np.c_[content, 3 * rng.standard_normal((900, 32))] @ turned for _ in range(2))
-    truth = of_class[which].astype(int)
-    y = np.where(np.arange(600)[:, None] < 60, truth[:600], -1)
-    views[:600:2] = np.nan
-
-    def fit(views, order=slice(None)):
-        return DiCaPClassifier(random_state=0).fit(x[:600][order], y[order], views=views)
-
-    alone, told, order = fit(None), fit(views[:600]), rng.permutation(600)
-    assert told.score(x[600:], truth[600:]) > alone.score(x[600:], truth[600:]) + 0.02
-    assert np.allclose(fit(views[:600][order], order).coef_, told.coef_, atol=1e-3), "in whatever order"
-    assert np.allclose(fit(np.full((600, 40), np.nan)).coef_, alone.coef_, atol=1e-3), "of no sample"
-    single = fit(x[:600].astype(np.float32))
-    assert np.allclose(single.coef_, alone.coef_, atol=1e-3), "the samples themselves, in single precision"
-    for wrong, said in (
-        (views, "views: found shape (900, 40)"),
-        (np.full((600, 40), np.inf), "views: Input contains infinity"),
-        (views[:600] * 1e300, "views: their features are too far"),
-        (np.where(np.arange(40) < 3, np.nan, views[:600]), "views: row 1 is NaN in part"),
-        (coo_array((600, 40)), "views: Sparse data"),
-        ([["blue"] * 40] * 600, "views: could not convert string"),
-    ):
-        with pytest.raises(ValueError, match=re.escape(said)):
-            fit(wrong)
-    with pytest.raises(ValueError, match="views: its columns"):
-        DiCaPClassifier().fit(pd.DataFrame(x[:600]), y, views=pd.DataFrame(views[:600])[range(39, -1, -1)])
 
 
 # -- the parts
@@ -146,23 +109,14 @@ def solutions(gain, n=90, classes=3, features=40):
     return *heads, rows, y, assign_folds(y, 3, 0)
 
 
-def test_the_largest_share_whose_loss_is_clearly_lower_is_taken():
+def test_the_student_is_used_if_its_loss_is_clearly_lower():
     own, student, rows, y, fold = solutions(2.0)
-    heads, choice = share_of_student(own, student, rows, y, fold)
-    assert choice.share == 1 and np.array_equal(heads.w, student.w) and choice.evidence[0] <= -CLEAR
-    heads, choice = share_of_student(student, own, rows, y, fold)
-    taken = [share for share, errors in zip(SHARES, choice.evidence, strict=True) if errors <= -CLEAR]
-    assert choice.share == max(taken, default=0) < 1
-    assert np.allclose(heads.w, (1 - choice.share) * student.w + choice.share * own.w)
-
-
-def test_what_was_tried_is_said():
-    own, student, rows, y, fold = solutions(-2.0)
-    heads, choice = share_of_student(own, student, rows, y, fold)
-    assert choice.share == 0 and heads is own
-    assert choice.in_words().startswith("did not clearly help, so they were not used: log loss 0.")
-    said = choice.to_dict()
-    assert [each["share"] for each in said["candidates"]] == [0, *SHARES]
+    heads, choice = chosen(own, student, rows, y, fold)
+    assert heads is student and choice.used and choice.evidence <= -CLEAR
+    assert choice.log_loss[0] > choice.log_loss[1]
+    heads, turned = chosen(student, own, rows, y, fold)
+    assert heads is student and not turned.used and turned.evidence == pytest.approx(-choice.evidence)
+    assert turned.in_words().startswith("did not clearly help, so they were not used: log loss 0.")
     permuted = np.random.default_rng(1).permutation(len(y))
-    again = share_of_student(own, student, rows[permuted], y[permuted], fold[permuted])[1]
-    assert np.allclose(again.evidence, choice.evidence, atol=1e-3) and again.share == choice.share
+    again = chosen(own, student, rows[permuted], y[permuted], fold[permuted])[1]
+    assert np.allclose(again.evidence, choice.evidence, atol=1e-3) and again.used

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dicap.calibration.ranks import curve_by_rank
 from dicap.frozen import recommended
-from dicap.frozen.class_curves import curves_of_classes
 from dicap.frozen.crossfit import Pseudo, out_of_fold, out_of_fold_at_rank, solve_students, solve_teachers
 from dicap.frozen.folds import assign_folds
-from dicap.frozen.recommended import PART, SHARES, fit, labels_and_weights
+from dicap.frozen.recommended import PART, fit, labels_and_weights
 from dicap.frozen.solver import rotate, solve
 
 
@@ -59,13 +59,13 @@ def test_no_label_of_a_fold_reaches_what_scores_it(seed, folds, neighbours):
 
 
 @pytest.mark.promise(
-    "A fold's labels change the mixture that scores the fold only through the student's share",
+    "A fold's labels change the head that scores the fold only through the choice of the student",
     section="Hidden and held-out labels",
 )
 @settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 1000), folds=st.integers(2, 4))
-def test_labels_of_a_fold_reach_a_mixture_through_its_share_alone(seed, folds):
-    """With other labels of fold 0, its heads of both kinds are the same: the mixture's is made of them."""
+def test_labels_of_a_fold_reach_its_head_through_the_choice_alone(seed, folds):
+    """With other labels of fold 0, its heads of both kinds are the same: one of them is chosen."""
     x, y = partly_labelled(seed)
     y, fold = y[:40], np.arange(40) % folds
     changed = np.where((fold == 0)[:, None] & (y >= 0), 1 - y, y)
@@ -77,18 +77,17 @@ def test_labels_of_a_fold_reach_a_mixture_through_its_share_alone(seed, folds):
 
     with pytest.MonkeyPatch.context() as patch:  # heads solved beside other ones stop elsewhere within the tolerance
         patch.setattr("dicap.frozen.crossfit.TOLERANCE", 1e-3)
-        (mixed, choice), (own, _), (student, _) = heads(y, "auto"), heads(changed, 0.0), heads(changed, PART)
-    assert choice is not None and choice.share in (0, *SHARES)
-    assert np.allclose(mixed.w[0], (1 - choice.share) * own.w[0] + choice.share * student.w[0], atol=2e-3)
+        (taken, choice), (own, _), (student, _) = heads(y, "auto"), heads(changed, 0.0), heads(changed, PART)
+    assert choice is not None and np.allclose(taken.w[0], (student if choice.used else own).w[0], atol=2e-3)
 
 
 # -- the parts
 
 
 def slow_pseudo_labels(scores, y, open_entries):
-    """Entry by entry: the class's quota among its own open entries; the chance by the class's own curve."""
+    """Entry by entry: the class's quota among its own open entries; the chance by the curve of the known ones."""
     target, weight = np.zeros(scores.shape), np.zeros(scores.shape)
-    chances = curves_of_classes(scores[: len(y)], y, np.where(open_entries, scores, np.nan)).at(scores)
+    chances = curve_by_rank(scores[: len(y)], y).at(scores)
     for c in range(scores.shape[1]):
         known = [value for value in y[:, c] if value >= 0]
         entries = sorted(scores[i, c] for i in range(len(scores)) if open_entries[i, c])

@@ -2,17 +2,10 @@
 
 import numpy as np
 import pytest
-from scipy.linalg import fractional_matrix_power
 
 from dicap.frozen import neighbours
-from dicap.frozen.neighbours import (
-    affinity,
-    averaged,
-    by_all_pairs,
-    by_inverted_lists,
-    in_metric_of_views,
-    principal_components,
-)
+from dicap.frozen.neighbours import affinity, averaged, principal_components
+from dicap.frozen.solver import rotate
 
 
 def rows_of(n, features, seed=0):
@@ -49,10 +42,7 @@ def slow_average(x, k, rounds, share):
 
 
 @pytest.mark.parametrize("k", [1, 4, 100])  # the last: all others
-@pytest.mark.parametrize("block", [4, neighbours.BLOCK])
-def test_weights_are_those_of_a_loop_over_pairs(monkeypatch, k, block):
-    """In blocks of rows too."""
-    monkeypatch.setattr(neighbours, "BLOCK", block)
+def test_weights_are_those_of_a_loop_over_pairs(k):
     x = rows_of(17, 5)
     found = affinity(x, k).toarray()
     assert np.allclose(found, slow_affinity(x, k), atol=1e-5)
@@ -61,53 +51,24 @@ def test_weights_are_those_of_a_loop_over_pairs(monkeypatch, k, block):
 
 def test_averages_are_those_of_a_loop():
     x = rows_of(15, 4)
-    found, expected = averaged(x, 3), slow_average(x, 3, neighbours.ROUNDS, neighbours.SHARE)
+    found, expected = averaged(rotate(x), 3), slow_average(x, 3, neighbours.ROUNDS, neighbours.SHARE)
     # Components are known up to their signs: what is compared are inner products.
     assert np.allclose(found @ found.T, expected @ expected.T, atol=1e-3)
     assert np.allclose(found.mean(0), 0, atol=1e-5)
     assert (found**2).sum() == pytest.approx((x**2).sum(), rel=1e-4)
 
 
-def test_inverted_lists_find_nearly_what_all_pairs_hold(monkeypatch):
-    pytest.importorskip("faiss", reason="the extra `many` is not installed")
-    x = np.concatenate([rows_of(2000, 8), rows_of(100, 8)])  # the last rows are also among the first
-    unit = x / np.linalg.norm(x, axis=1, keepdims=True)
-    columns, cosine = by_inverted_lists(unit, 5)
-    assert columns.shape == cosine.shape == (2100, 5) and (columns != np.arange(2100)[:, None]).all()
-    assert np.allclose(cosine, (unit[columns] * unit[:, None]).sum(2), atol=1e-5)
-    exact = by_all_pairs(unit, 5)[0]
-    assert np.mean([len({*a} & {*b}) for a, b in zip(columns, exact, strict=True)]) > 4.5
-    monkeypatch.setattr(neighbours, "EXACT", 2000)
-    near = affinity(x, 5)
-    assert abs(near - near.T).max() < 1e-6 and near.nnz >= 5 * 2100 and near.diagonal().max() == 0
-
-
 def test_the_first_components_hold_the_most_and_all_of_them_everything():
     x = rows_of(30, 8) * np.geomspace(3, 0.1, 8).astype(np.float32)
-    parts = principal_components(x)
+    parts = principal_components(rotate(x))
     assert parts.shape == (30, 8) and parts.dtype == np.float32
     assert np.allclose(parts @ parts.T, x @ x.T, atol=1e-3)
     sizes = (parts**2).sum(0)
     assert (np.diff(sizes) <= 1e-3).all()
-    assert np.allclose(np.abs(principal_components(x, 3)), np.abs(parts[:, :3]), atol=1e-4)
-    assert principal_components(x[:5]).shape == (5, 5)
-
-
-@pytest.mark.parametrize("m", [0, 1, 3, 40])
-def test_directions_in_which_views_differ_count_less(m):
-    """As a loop over the differences says; whatever their unit and order, and on axes on which other rows can be put."""
-    x, difference, spread = rows_of(4 + m, 6), rows_of(m, 6, 1) * np.geomspace(1, 9, 6, dtype=np.float32), np.zeros((6, 6))
-    for row in difference.astype(np.float64):
-        spread += np.outer(row, row)
-    metric = fractional_matrix_power(np.eye(6) + neighbours.VIEWS * spread * 6 / (np.trace(spread) or 1), -0.5)
-    for views in (difference, 1e-3 * difference[::-1], 1e-30 * difference, 1e30 * np.concatenate([difference, -difference])):
-        found = in_metric_of_views(x, views)
-        assert np.allclose(found.coordinates @ found.coordinates.T, x @ metric @ metric @ x.T, atol=1e-3)
-        assert np.allclose(x @ found.axes, found.coordinates, atol=1e-4) and found.axes.dtype == np.float32
-    same = in_metric_of_views(x, 0 * difference).coordinates
-    assert np.allclose(same @ same.T, x @ x.T, atol=1e-3), "views that do not differ say nothing"
+    assert np.allclose(np.abs(principal_components(rotate(x), 3)), np.abs(parts[:, :3]), atol=1e-4)
+    assert principal_components(rotate(x[:5])).shape == (5, 5)
 
 
 @pytest.mark.parametrize("x", [np.ones((1, 3)), np.zeros((6, 3)), np.ones((6, 3)), -np.eye(3)])
 def test_one_row_zero_rows_and_equal_rows_stay_finite(x):
-    assert np.isfinite(averaged(x.astype(np.float32), 2)).all()
+    assert np.isfinite(averaged(rotate(x.astype(np.float32)), 2)).all()

@@ -79,7 +79,6 @@ def test_a_protocol_s_head_makes_no_other_method_of_one_and_remedies_work(write,
         except SettingsError as error:
             changes |= {"pclp.prior": "none"} if "set pclp.prior to none" in str(error) else {}
             changes |= {"features.views": 1} if "set it to 1 or more" in str(error) else {}
-            changes |= {"features.viewed": "all"} if "of all images; set it to all" in str(error) else {}
             changes |= dict.fromkeys(("warmup.trainable", "train.trainable"), "all") if "trainable to all" in str(error) else {}
     own = METHODS[method].head == OWN_HEAD or method == "mld"
     assert settings.head == (METHODS[method].head if own else "linear")

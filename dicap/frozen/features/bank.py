@@ -53,18 +53,16 @@ class FeatureBank:
         meta = read_json(path)
         if meta.get("schema") != SCHEMA:
             raise DataError(f"{path}: schema is {meta.get('schema')!r}, expected {SCHEMA}; {_again(folder)}")
-        missing = [key for key in ("recipe", "fingerprint", "checksums") if key not in meta]
-        if missing:
-            raise DataError(f"{path}: {missing[0]} is missing; {_again(folder)}")
-        if meta["recipe"] is None:
+        if meta.get("recipe", ...) is None:
             raise DataError(f"{folder}: holds no features: no stage was to train the head alone; run `dvc repro features`")
         try:
-            recipe = Recipe(**meta["recipe"])
-        except TypeError:
-            raise DataError(f"{path}: not readable as a recipe; {_again(folder)}") from None
-        if recipe.fingerprint != meta["fingerprint"] or set(meta["checksums"]) != {file_name(name) for name in recipe.files}:
+            recipe, checksums = Recipe(**meta["recipe"]), meta["checksums"]
+            fits = recipe.fingerprint == meta["fingerprint"] and set(checksums) == {file_name(name) for name in recipe.files}
+        except (KeyError, TypeError):
+            fits = False
+        if not fits:
             raise DataError(f"{path}: damaged (its parts do not fit); {_again(folder)}")
-        return cls(folder, recipe, meta["checksums"])
+        return cls(folder, recipe, checksums)
 
     def check(self, settings: Settings, store: Store) -> None:
         """Raise DataError, with what differs, unless these are the features that `settings` ask for of the images of `store`."""

@@ -1,14 +1,15 @@
 """Filling a feature bank. Features belong to pixels: whatever set, order or split an image is in, they are computed once.
 
 The features of each image in each view lie in stores (`dicap.files.content_store`), one for each view and all that its features
-depend on; the key is a checksum of the stored pixels. What they lack is computed first, a pass of the network at a time: a run
-that is killed loses the pass in work. Then the bank is put together from them.
+depend on; the key is a checksum of the stored pixels. What they hold is copied into the bank, what they lack is computed for
+both, a pass of the network at a time: a run that is killed loses the pass in work.
 
 A network's last bits depend on how many images a pass has. So each has the same number, and an image's features are the same bits
 whatever it is computed with.
 """
 
 import shutil
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict
@@ -76,30 +77,27 @@ def fill(
     make_room(folder, folder=True)
     folder.mkdir(exist_ok=True)
     stores = {name: store_of(known, recipe, name, made_by) for name in recipe.files}
-    different = np.sort(np.unique(keys, return_index=True)[1])  # a row of each image
-    missing = {
-        name: np.array([row for row in different[needed[name][different]] if stores[name].read(bytes(keys[row])) is None], int)
-        for name in stores
-    }
+    paths = {name: folder / file_name(name) for name in stores}
+    absent = sum(len(np.unique(keys[needed[name] & ~known.has(keys)])) for name, known in stores.items())
+    _check_disk(folder, store.n * recipe.bytes_per_image + absent * recipe.bytes_per_image // len(stores), recipe)
+    missing = {name: _write_known(path, recipe, stores[name], keys, needed[name]) for name, path in paths.items()}
     count = sum(map(len, missing.values()))
-    _check_disk(folder, store.n * recipe.bytes_per_image + count * recipe.bytes_per_image // len(stores), recipe)
 
     size = GPU_PASS if torch.device(device).type == "cuda" else PASS
-    passes = [(name, rows[start : start + size]) for name, rows in missing.items() for start in range(0, len(rows), size)]
-    steps = [[_request(name, recipe.files[name], np.resize(rows, size), keys)] for name, rows in passes]
+    passes = [(name, images[start : start + size]) for name, images in missing.items() for start in range(0, len(images), size)]
+    steps = [[_request(name, recipe.files[name], np.resize(_firsts(images), size), keys)] for name, images in passes]
     drawn = load(store, steps, seed=SEED, stage=STAGE, epoch=EPOCH, workers=workers, device=device)
-    done, lengths = 0, iter([len(rows) for _, rows in passes])
+    done, lengths = 0, iter([len(images) for _, images in passes])
     with closing(progress(drawn, desc="features", total=count, unit="view", count=lambda _: next(lengths))) as shown:
-        for (name, rows), images in zip(passes, shown, strict=True):
-            features = features_of(network, images[name], recipe.grid, autocast)[: len(rows)].numpy()
-            stores[name].add(keys[rows], [row.tobytes() for row in features])
-            done += len(rows)
+        for (name, images), pixels in zip(passes, shown, strict=True):
+            features = features_of(network, pixels[name], recipe.grid, autocast)[: len(images)].numpy()
+            stores[name].add(keys[_firsts(images)], [each.tobytes() for each in features])
+            bank = np.load(paths[name], mmap_mode="r+")
+            bank[np.concatenate(images)] = np.repeat(features, [len(rows) for rows in images], axis=0)
+            done += len(images)
             if done < count and stopping():
                 raise Stopped(f"features: {done} views saved; run again to go on")
 
-    paths = {name: folder / file_name(name) for name in stores}
-    for name, path in paths.items():
-        _write(path, recipe, stores[name], keys, needed[name])
     meta = {
         "schema": SCHEMA,
         "recipe": asdict(recipe),
@@ -107,25 +105,28 @@ def fill(
         "checksums": {path.name: sha256(path) for path in paths.values()},
     }
     write_json(meta, folder / META)
-    return len(np.unique(np.concatenate([*missing.values()])))
+    return len({row for images in missing.values() for row in _firsts(images)})
+
+
+def _firsts(images: list[list[int]]) -> list[int]:
+    """The first row of each image."""
+    return [rows[0] for rows in images]
 
 
 def needed_features(recipe: Recipe, store: Store, keys: np.ndarray) -> dict[str, np.ndarray]:
     """Which images' features of each view a bank holds, (N,) bool: strong views of what is trained on alone.
 
     Args:
-        keys: (N,) checksums of the images. One in the test split that is the same as another is trained on. Where `recipe.viewed`
-            is a number, it is the images of the least checksums that have strong views: so few are others in a set that grows.
+        keys: (N,) checksums of the images. One in the test split that is the same as another is trained on.
     """
-    trained = np.unique(keys[~store.is_test])
-    viewed = np.isin(keys, trained if recipe.viewed == "all" else trained[: int(recipe.viewed)])
-    return {name: viewed | (view.name != "strong") for name, view in recipe.files.items()}
+    trained = np.isin(keys, keys[~store.is_test])
+    return {name: trained | (view.name != "strong") for name, view in recipe.files.items()}
 
 
 def store_of(known: Path, recipe: Recipe, name: str, made_by: Any) -> ContentStore:
     """The store of all that the features of an image in a view depend on beside its pixels."""
     # What the view has of the views, and the weights and numbers of the network, not where they came from.
-    others = ("images", "n", "cutout", "flip", "views", "viewed", "test_split", "origin", "normalize")
+    others = ("images", "n", "cutout", "flip", "views", "test_split", "origin", "normalize")
     facts = {fact: value for fact, value in asdict(recipe).items() if fact not in others}
     versions = [version(package) for package in ("torch", "timm")]  # whose the networks are
     view = {"name": name, "view": asdict(recipe.files[name])}
@@ -146,16 +147,21 @@ def features_of(network: Network, images: Tensor, grid: int, autocast: torch.dty
         return features.clamp(-limit, limit).half().contiguous().cpu()
 
 
-def _write(path: Path, recipe: Recipe, known: ContentStore, keys: np.ndarray, needed: np.ndarray) -> None:
-    """Write the file of a view: the stored features of each image, NaN where they are not needed."""
-    absent = np.full(recipe.shape[1:], np.nan, np.float16).tobytes()
+def _write_known(path: Path, recipe: Recipe, known: ContentStore, keys: np.ndarray, needed: np.ndarray) -> list[list[int]]:
+    """Write the file of a view: the stored features of each row, NaN where they are not needed or not known.
+
+    Returns:
+        For each image whose features are not known, its rows.
+    """
+    absent, missing = np.full(recipe.shape[1:], np.nan, np.float16).tobytes(), defaultdict[bytes, list[int]](list)
     with path.open("wb") as file:
         write_head(file, recipe.shape, np.float16)
-        for key, wanted in zip(keys, needed, strict=True):
+        for row, (key, wanted) in enumerate(zip(keys, needed, strict=True)):
             value = known.read(key) if wanted else absent
             if value is None:
-                raise DataError(f"{known.folder}: changed while it was read; run again")
-            file.write(value)
+                missing[key].append(row)
+            file.write(value or absent)
+    return [*missing.values()]
 
 
 def _check_disk(folder: Path, needed: int, recipe: Recipe) -> None:

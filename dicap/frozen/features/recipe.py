@@ -37,7 +37,6 @@ class Recipe:
         tokens: the setting network.tokens.
         cutout, flip: of the strong views.
         views: V, the number of strong views; without any there is the plain view alone.
-        viewed: of how many images there are strong views, and no mirrored one; all: of all, and a mirrored one.
         test_split: checksum of the test split, whose images have no strong views; empty where V is 0.
         grid: g; the map is pooled to g x g positions.
         channels: D.
@@ -57,7 +56,6 @@ class Recipe:
     cutout: float
     flip: float
     views: int
-    viewed: int | str
     test_split: str
     grid: int
     channels: int
@@ -95,11 +93,10 @@ class Recipe:
     def files(self) -> dict[str, View]:
         """The views by the names of their files, in the order of the numbers by which `dicap.frozen.inputs.choose` names them.
 
-        A plain view of every image; where V is not 0, also V strong views of images that are trained on: of some, or of all of
-        them, and then a mirrored one of every image.
+        A plain view of every image; where V is not 0, also a mirrored one, and V strong views of images that are trained on.
         """
         strong = {f"strong_{i}": View("strong", cutout=self.cutout, flip=self.flip) for i in range(self.views)}
-        mirror = {"mirror": View("weak", flip=1.0)} if strong and self.viewed == "all" else {}
+        mirror = {"mirror": View("weak", flip=1.0)} if strong else {}
         return {"plain": View("test")} | mirror | strong
 
     @property
@@ -110,8 +107,7 @@ class Recipe:
     @property
     def most_computed(self) -> int:
         """Views of images that are computed for a bank at most."""
-        few = self.n if self.viewed == "all" else min(self.n, int(self.viewed))
-        return sum(few if view.name == "strong" else self.n for view in self.files.values())
+        return len(self.files) * self.n
 
     @property
     def bytes_per_image(self) -> int:
@@ -133,7 +129,6 @@ def asked_for(settings: Settings, store: Store | None) -> dict[str, Any]:
         "cutout": settings.augment.cutout,
         "flip": settings.augment.flip,
         "views": settings.features.views,
-        "viewed": settings.features.viewed if settings.features.views else "all",
         "test_split": store.test_checksum if store is not None and settings.features.views else "",
         "grid": settings.features.grid,
     }

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 from dicap.calibration.evidence import Evidence, labels_of
 from dicap.calibration.quota import quota_of
+from dicap.calibration.ranks import Curve
 from dicap.calibration.rates import Rates, bin_index, count_bins, estimate_rates
 from dicap.calibration.thresholds import PseudoLabels
 from dicap.frozen import recommended
-from dicap.frozen.class_curves import ClassCurves
 from dicap.frozen.crossfit import scores_out_of_fold
 from dicap.frozen.loops.solved import Problem, Students, chosen_loss_weight, record_choice
 from dicap.frozen.recommended import PART, Fit, Labels
@@ -68,16 +68,16 @@ def train_whole(run: Trainer, network: nn.Module) -> None:
     network.grid = None  # type: ignore[assignment]  # the whole network learns from whole maps
 
     given, refresh = run.settings.linear.pseudo_weight, refresh_of(problem, fit.labels)
-    weight = given if given != "auto" else PART * fit.choice.share if fit.choice else PART
+    weight = given if given != "auto" else PART * fit.choice.used if fit.choice else PART
     learn(run, network, phase, lambda _: refresh, pseudo_weight=weight)
     run.publish(lambda whole: onto(experiment, whole))
 
 
 def fit_problem(problem: Problem, loss_weight: float) -> Fit:
     """`dicap.frozen.recommended.fit` of a stage's rows, by its settings."""
-    s, rows = problem.experiment.settings.linear, problem.all_rows
-    options = {"neighbours": s.neighbours, "views": problem.views, "pseudo_weight": s.pseudo_weight}
-    return recommended.fit(rows, problem.y, problem.fold, loss_weight=loss_weight, **options)
+    s = problem.experiment.settings.linear
+    options = {"neighbours": s.neighbours, "pseudo_weight": s.pseudo_weight}
+    return recommended.fit(problem.all_rows, problem.y, problem.fold, loss_weight=loss_weight, **options)
 
 
 def refresh_of(problem: Problem, labels: Labels) -> Refresh:
@@ -85,24 +85,24 @@ def refresh_of(problem: Problem, labels: Labels) -> Refresh:
     n, y = len(problem.y), torch.from_numpy(problem.y)
     p, label, weight = (torch.from_numpy(part[n:]) for part in (labels.scores, labels.label, labels.weight))
     rates = None
-    if labels.curves is not None:
+    if labels.curve is not None:
         p_labelled, bins = torch.from_numpy(labels.scores[:n]), problem.experiment.settings.calibration.bins
-        rates = recorded_rates(labels.curves, p_labelled, y, p, bins=bins)
+        rates = recorded_rates(labels.curve, p_labelled, y, p, bins=bins)
     thresholds = thresholds_of(labels.quota)
     guarded = ((thresholds.n_pos == 0) | (thresholds.n_neg == 0)).sum()
     return Refresh(PseudoLabels(p, label, weight), rates, thresholds, thresholds.crossed.sum(), guarded)
 
 
-def recorded_rates(curves: ClassCurves, p: Tensor, y: Tensor, p_unlabelled: Tensor, *, bins: int = 20) -> Rates:
-    """The curves of all classes as one table of bins: counts of labelled entries, and the mean rate of unlabelled ones.
+def recorded_rates(curve: Curve, p: Tensor, y: Tensor, p_unlabelled: Tensor, *, bins: int = 20) -> Rates:
+    """The curve as a table of bins: counts of labelled entries, and the mean rate of unlabelled ones.
 
     Args:
-        curves: P(y = 1 | p) of each class.
+        curve: P(y = 1 | p).
         p, y: (N, C) confidences and labels that they were learnt on, y below 0 where unknown.
         p_unlabelled: (N_u, C) confidences of the unlabelled images.
     """
     index = bin_index(p_unlabelled, bins).reshape(-1)
-    total = torch.bincount(index, torch.from_numpy(curves.at(p_unlabelled.numpy())).reshape(-1), bins)
+    total = torch.bincount(index, torch.from_numpy(curve.at(p_unlabelled.numpy())).reshape(-1), bins)
     entries = torch.bincount(index, minlength=bins)
     n_pos, n_neg = count_bins(p, y, bins)
     return estimate_rates(total, entries - total, anchor="centre")._replace(n_pos=n_pos, n_neg=n_neg)

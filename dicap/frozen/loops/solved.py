@@ -45,8 +45,8 @@ def warm_up(run: Trainer, network: nn.Module) -> None:
     student = Students(network)
     run.begin_with(student, {"raw": network}, phase, eval_every=1)
     for _ in run.epochs:
-        labelled, weight = problem.rows[problem.labelled], problem.label_mask
-        run.checkpoint.row["loss"] = student.set_heads(solve(labelled, problem.y, weight=weight, loss_weight=loss_weight))
+        labelled, known = problem.rows[problem.labelled], problem.y >= 0
+        run.checkpoint.row["loss"] = student.set_heads(solve(labelled, problem.y, weight=known, loss_weight=loss_weight))
         run.end_epoch()
     run.publish()
 
@@ -61,7 +61,7 @@ def train(run: Trainer, network: nn.Module) -> None:
         # (1) - (3) rates, thresholds, pseudo-labels and weights; (4) L = L_sup + L_pseudo at its minimum
         rows = problem.all_rows
         rotated = rotate(rows)
-        near = teacher_rows(rows, problem.views, linear.neighbours, rotated)
+        near = teacher_rows(rows, linear.neighbours, rotated)
         teachers = solve_teachers(near, problem.y, problem.fold, loss_weight=loss_weight)
         teacher = HeadTeacher(problem, network, teachers.scores())
         with run.meter.timing("refresh"):
@@ -82,8 +82,8 @@ def chosen_loss_weight(source: Path | None) -> float:
 
 
 def record_choice(run: Trainer, loss_weight: float, choice: Choice | None = None) -> None:
-    """Write linear.C and, where that was chosen, how much of the unlabelled images is used, beside the model."""
-    used = {} if choice is None else choice.to_dict() | {"unlabelled": choice.in_words()}
+    """Write linear.C and, where that was chosen, whether the unlabelled images are used, beside the model."""
+    used = {} if choice is None else choice._asdict() | {"unlabelled": choice.in_words()}
     write_json({"C": loss_weight} | used, run.state.products / CHOICE)
 
 
@@ -107,7 +107,6 @@ class Problem:
 
     Attributes:
         rows: (N, D) float32 of all images, as the head scales them.
-        views: (m, D) those of the images with a strong view, less this view; None where neighbours are not looked for by views.
         labelled, unlabelled: rows of the phase, (n_l,) and (n_u,).
         y: (n_l, C) float32 labels, -1 where unknown.
         fold: (n_l,) fold of each labelled image; -1 without cross-fitting.
@@ -115,7 +114,6 @@ class Problem:
 
     experiment: Experiment
     rows: np.ndarray
-    views: np.ndarray | None
     labelled: np.ndarray
     unlabelled: np.ndarray
     y: np.ndarray
@@ -126,24 +124,12 @@ class Problem:
         """The problem of a phase on the features of the frozen backbone."""
         inputs = experiment.inputs
         assert isinstance(inputs, BankFeatures) and isinstance(network.head, LinearHead)
-        scaling, views = network.head.scaling, None
-
-        def scaled(x: np.ndarray) -> np.ndarray:
-            with torch.inference_mode():
-                return scaling(torch.from_numpy(x).to(experiment.runtime.device)).cpu().numpy()
-
-        rows = scaled(inputs.mean(np.arange(experiment.store.n)))
-        if inputs.bank.views and experiment.settings.linear.neighbours:
-            viewed, seen = inputs.strong(np.union1d(phase.labelled, phase.unlabelled))  # no copy among the test images
-            views = rows[viewed] - scaled(seen)
+        with torch.inference_mode():
+            features = torch.from_numpy(inputs.mean(np.arange(experiment.store.n)))
+            rows = network.head.scaling(features.to(experiment.runtime.device)).cpu().numpy()
         y = experiment.labels.of(phase.labelled).numpy().astype(np.float32)
         fold = folds_of(experiment, phase.labelled, y, FOLDS) if experiment.settings.recommends else np.full(len(y), -1)
-        return Problem(experiment, rows, views, phase.labelled, phase.unlabelled, y, fold)
-
-    @property
-    def label_mask(self) -> np.ndarray:
-        """(n_l, C) float32 weight of the labelled entries: 1, and 0 where the label is unknown."""
-        return (self.y >= 0).astype(np.float32)
+        return Problem(experiment, rows, phase.labelled, phase.unlabelled, y, fold)
 
     @property
     def order(self) -> np.ndarray:

@@ -94,7 +94,7 @@ class PCLP(Method):
         return nn.ModuleDict(
             {
                 "generator": Generator(*shape),
-                "discriminator": Discriminator(*shape, broadcast=s.broadcast),
+                "discriminator": Discriminator(*shape),
                 "prior": CausalPrior(self.classes),
             }
         )

@@ -1,6 +1,6 @@
 """What settings are made of: a section, the types of its values, and where a value comes from."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -8,8 +8,11 @@ Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
+Inside = Annotated[float, Field(gt=0, lt=1)]
 Count = Annotated[int, Field(ge=1)]
 Whole = Annotated[int, Field(ge=0)]
+Several = Annotated[int, Field(ge=2)]
+CountOrAuto = Count | Literal["auto"]
 
 # Where the value that a setting has of itself comes from.
 ORIGINS = {

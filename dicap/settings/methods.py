@@ -115,9 +115,6 @@ class Pclp(Section):
     batch_labelled: CountOrAuto = published(
         "auto", "labelled images among them; auto: train.batch_labelled where that is set, else a quarter, 16 of 64 as published"
     )
-    latent: CountOrAuto = published(
-        "auto", "auto: 32, 64, 128 ...: the first above the number of classes; 32 on VOC, 128 on COCO and NUS-WIDE"
-    )
     consistency: NonNegative = published(0.1, "weight of the soft consistency on D_u")
     adversarial: NonNegative = published(1.0e-3, "weight of the discriminator's answer in the encoder's loss")
     adversary_size: Annotated[int, Field(ge=8)] | Literal["auto"] = assumed(

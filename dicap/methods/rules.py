@@ -135,8 +135,8 @@ def hard_negatives(cosine: Tensor, label: Tensor, ratio: float) -> Tensor:
     return positive | (negative & ((rank < count) | ~positive.any(0)))
 
 
-def closest(distance: Tensor, free: Tensor, *, count: int | None = None, within: float | None = None) -> Tensor:
-    """DRML's selection: the `count` free images of the smallest distance, or all closer than `within` (docs/methods.md 4.5).
+def closest(distance: Tensor, free: Tensor, count: int) -> Tensor:
+    """DRML's selection: the `count` free images of the smallest distance (docs/methods.md 4.5).
 
     Args:
         distance: (N,); free: (N,) bool, images that may be chosen.
@@ -144,9 +144,6 @@ def closest(distance: Tensor, free: Tensor, *, count: int | None = None, within:
     Returns:
         (N,) bool.
     """
-    if count is None:
-        assert within is not None
-        return free & (distance < within)
     order = torch.where(free, distance.double(), torch.inf).argsort(dim=0, stable=True)
     chosen = torch.zeros_like(free)
     chosen[order[:count]] = True

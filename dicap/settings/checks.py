@@ -151,8 +151,6 @@ def unread(s: Settings) -> dict[str, str]:
         (not contrasts, "nothing is contrasted", "contrastive.temperature max_pairs coefficient weak_gradient"),
         # Options of single methods that rule each other out
         (s.iat.rule == "matched", "iat.rule is matched", "iat.threshold"),
-        (s.drml.select == "distance", "drml.select is distance", "drml.per_round"),
-        (s.drml.select == "adaptive", "drml.select is adaptive", "drml.distance"),
         (s.pclp.prior == "none", "pclp.prior is none", "pclp.adversarial adversary_size adversary_width adversary_lr"),
         (s.method == "pclp" and s.pclp.epochs != "auto", "pclp.epochs is set", "train.epochs"),
         (s.method == "pclp" and s.pclp.batch_size != "auto", "pclp.batch_size is set", "train.batch_size"),

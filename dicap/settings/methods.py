@@ -79,12 +79,7 @@ class Drml(Section):
     iterations: Count = published(100, "steps per round")
     batch_size: Count = published(64, "labelled images per step, and as many unlabelled ones")
     start: Whole = published(50, "images are adopted at the end of each round after this one, counted from 0")
-    select: Literal["adaptive", "distance"] = assumed(
-        "adaptive",
-        "the per_round closest images, or all closer than `distance`; a fixed distance depends on the number of classes",
-    )
-    per_round: Count = assumed(20, "images adopted per round; the paper: 10 to 20")
-    distance: Positive = published(1.0, "largest distance with select distance")
+    per_round: Count = assumed(20, "images adopted per round, the closest; the paper: 10 to 20")
     relation: NonNegative = published(0.2, "weight of L_R (the paper says 0.5, its code 0.2)")
     discrepancy: NonNegative = published(1.0e-5, "weight of L_DA")
     lr_joint: Positive = published(1.0e-4, "update A: projector and classifiers")

@@ -34,8 +34,6 @@ def contradictions(s: Settings, origins: dict[str, str]) -> Iterator[str]:
         yield wrong("protocol", "which for dicap needs head linear, linear.solver convex and warmup.trainable head")
     if s.method == "pclp" and s.pclp.prior == "scm" and s.warmup.trainable == "head":
         yield wrong("pclp.prior", "whose generator makes images, with warmup.trainable head; set pclp.prior to none")
-    if s.pclp.adversary_size != "auto" and s.pclp.adversary_size.bit_count() != 1:
-        yield wrong("pclp.adversary_size", "expected auto or a power of two: generator and discriminator halve and double")
     if s.method == "d2l" and s.needs_features:
         tiles = "d2l looks at tiles of the images themselves, not at features"
         yield wrong("warmup.trainable", f"but {tiles}; set warmup.trainable and train.trainable to all")

@@ -5,9 +5,7 @@ name. Nothing heavy is imported here, so that settings are read and checked at o
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
-
-from pydantic import Field
+from typing import Literal
 
 from dicap.settings.catalogue import OWN_HEAD
 from dicap.settings.fields import Count, CountOrAuto, NonNegative, Positive, Section, Several, Share, Whole, assumed, published
@@ -112,8 +110,8 @@ class Pclp(Section):
     )
     consistency: NonNegative = published(0.1, "weight of the soft consistency on D_u")
     adversarial: NonNegative = published(1.0e-3, "weight of the discriminator's answer in the encoder's loss")
-    adversary_size: Annotated[int, Field(ge=8)] | Literal["auto"] = assumed(
-        "auto", "pixels, a power of two; auto: the largest within image_size; the published code trains at 256"
+    adversary_size: Literal["auto", 8, 16, 32, 64, 128, 256, 512] = assumed(
+        "auto", "pixels of its images; auto: the largest power of two within image_size; the published code trains at 256"
     )
     adversary_width: Count = published(32, "channels of the generator's and the discriminator's outermost layer")
     adversary_lr: Positive = published(1.0e-4, "learning rate of the discriminator, the generator and the causal prior")

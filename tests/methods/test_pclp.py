@@ -16,7 +16,6 @@ from dicap.methods.base import Batch, Roles
 from dicap.methods.pclp import adversary_images
 from dicap.network.adversary import Discriminator, Generator
 from dicap.network.causal_prior import CausalPrior
-from dicap.settings import read_yaml, resolve_values
 from dicap.training.loops.pclp import step
 from dicap.training.optimisation import Optimisation
 
@@ -263,13 +262,6 @@ def test_a_step_of_stage_1_equals_the_published_one():
 # -- settings
 
 ROLES = Roles(np.arange(40), np.arange(40, 50), np.arange(50, 1000), np.arange(0))
-
-
-def test_settings_of_stage_2_that_contradict_each_other_are_refused():
-    params = tiny.ROOT / "params.yaml"
-    changes = {"method": "pclp", "pclp.batch_size": 8, "pclp.batch_labelled": 8}
-    with pytest.raises(SettingsError, match=r"pclp\.batch_labelled: found 8, expected less than the 8 images"):
-        resolve_values(tiny.nested(read_yaml(params), changes), params)
 
 
 def test_strong_views_of_stage_1_have_the_cutout_of_the_main_stage():

@@ -116,6 +116,7 @@ def test_a_file_of_configs_holds_what_it_changes_alone_and_is_read_by_its_name(w
         ({"calibration.anchor": "center"}, ["calibration.anchor", "'center'", "did you mean centre?"]),
         ({"optimiser.lr": float("nan")}, ["optimiser.lr", "nan"]),
         ({"pclp.adversary_size": 100}, ["pclp.adversary_size", "100", "64, 128, 256"]),
+        ({"method": "pclp", "pclp.batch_size": 8, "pclp.batch_labelled": 8}, ["pclp.batch_labelled", "less than the 8 images"]),
         ({"dataset": ["digits"]}, ["dataset", "['digits']", "allowed are"]),
     ],
 )

@@ -1,7 +1,5 @@
 """DiCaP's losses and pairs against loops written from the paper, with a network whose answers are tables."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import tiny

@@ -79,7 +79,6 @@ CHANGES: dict[str, Any] = SMALL | {
     "finetune.batch_size": 2,
     "finetune.ema_decay": 0.5,
     "pclp.warmup_epochs": 2,
-    "pclp.latent": 8,
     "pclp.adversary_width": 4,
     "pclp.adversary_size": 8,
     "drml.rounds": 4,

@@ -20,9 +20,9 @@ class Quota(NamedTuple):
     active: NDArray  # bool: the quota is not 0
 
     def labels(self, p: NDArray) -> NDArray:
-        """(n, C) int8: 1 from tau_pos, 0 up to tau_neg, -1 between and for classes that are not active."""
-        label = np.where(p >= self.tau_pos, 1, np.where(p <= self.tau_neg, 0, -1))
-        return np.where(self.active, label, -1).astype(np.int8)
+        """(n, C) int8: whether a score is at least the threshold; -1 between tau_neg and tau_pos, and for classes not active."""
+        trains = self.active & ((p >= self.tau_pos) | (p <= self.tau_neg))
+        return np.where(trains, p >= self.threshold, -1).astype(np.int8)
 
 
 def quota_of(p: NDArray, y: NDArray, *, eta_pos: float = 1.0, eta_neg: float = 0.998) -> Quota:

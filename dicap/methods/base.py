@@ -8,7 +8,7 @@ What must be remembered from epoch to epoch is the `carry` of its `Refresh`.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -47,31 +47,11 @@ class Roles:
         return np.sort(np.concatenate([self.unlabeled, self.est]))
 
 
-class HiddenLabels(Protocol):
-    """Labels that training must not read, for the options that are named after reading them (`dicap.methods.leaks`)."""
-
-    def labels(self, rows: np.ndarray) -> tuple[Tensor, Tensor]:
-        """(n, C) and (n,) bool: the labels, -1 where unknown, and whether a row has any; zero where it has none."""
-        ...
-
-
 class Teacher(Protocol):
     """What a method may look at when it makes pseudo-labels."""
 
-    @property
-    def epoch(self) -> int:
-        """The epoch that is about to be trained, from 0."""
-        ...
-
-    @property
-    def carry(self) -> dict[str, Tensor]:
-        """Tensors that the method kept from the epoch before, on the device; empty in the first epoch."""
-        ...
-
-    @property
-    def oracle(self) -> HiddenLabels | None:
-        """None unless an option that is named after a leak asks for it (`dicap.methods.leaks`)."""
-        ...
+    epoch: int  # that is about to be trained, from 0
+    carry: dict[str, Tensor]  # what the method kept from the epoch before, on the device; empty in the first epoch
 
     def scores(self, rows: np.ndarray) -> Tensor:
         """(n, C) scores of the teacher for these images, in [0, 1]: float32."""
@@ -85,6 +65,10 @@ class Teacher(Protocol):
         """(n, C) labels, -1 where unknown; only of images whose labels the method may read."""
         ...
 
+    def hidden_labels(self, rows: np.ndarray) -> tuple[Tensor, Tensor]:
+        """(n, C) labels that training must not read, and (n,) bool, whether a row has any; for calibration.policy `optimal`."""
+        ...
+
 
 class Refresh(NamedTuple):
     """What an epoch of the main stage trains on."""
@@ -92,7 +76,6 @@ class Refresh(NamedTuple):
     pseudo: PseudoLabels  # of D_unsup (or the method's unlabelled images), in its order
     rates: Rates | None = None
     thresholds: Thresholds | None = None
-    crossed: Tensor | None = None  # () count of classes whose thresholds cross; on the device, as the next
     guarded: Tensor | None = None  # () count of classes (or angle maps) where a guard against a published defect acted
     labelled_weight: Tensor | None = None  # (n_l, C) weights of the labelled entries, in the order of `Phase.labelled`
     carry: Mapping[str, Tensor] = {}  # what the next refresh, and `Phase.install`, may read
@@ -111,13 +94,15 @@ class Refresh(NamedTuple):
         """The inverse of `state_dict`, on a device."""
 
         def moved(value: Any) -> Any:
-            if isinstance(value, dict):
-                return {name: moved(part) for name, part in value.items()}
             return value.to(device) if isinstance(value, Tensor) else value
 
-        kinds = {"pseudo": PseudoLabels, "rates": Rates, "thresholds": Thresholds}
-        made = {name: kind(**moved(state[name])) for name, kind in kinds.items() if state[name] is not None}
-        return Refresh(**(moved(state) | made))
+        kinds = {"pseudo": PseudoLabels, "rates": Rates, "thresholds": Thresholds, "carry": dict}
+        return Refresh(
+            **{
+                name: kinds[name](**{key: moved(value) for key, value in part.items()}) if isinstance(part, dict) else moved(part)
+                for name, part in state.items()
+            }
+        )
 
 
 class Batch(NamedTuple):
@@ -252,6 +237,10 @@ class Method:
         """Pseudo-labels of the unlabelled images of `main`, for an epoch of it."""
         raise NotImplementedError(f"{type(self).__name__} has no main stage")
 
+    def thresholds(self, p: Tensor, y: Tensor) -> Thresholds:
+        """Thresholds of the classes from scores p and labels y (N, C) of D_sup, of a method that holds D_est out."""
+        raise NotImplementedError(f"{type(self).__name__} counts nothing on D_est")
+
     def main_views(self, labelled: np.ndarray, unlabelled: np.ndarray, uncertain: np.ndarray) -> list[Request]:
         """The views of a main step; rows, and (b_u,) bool: which unlabelled images have an uncertain entry."""
         return [Request("strong", np.concatenate([labelled, unlabelled]), self.strong)]
@@ -264,15 +253,6 @@ class Method:
             "loss_sup": reduced(self.supervised(logits[:n], batch.y), batch.images, self.settings, batch.y),
             "loss_pseudo": pseudo_loss(self, logits[n:], batch),
         }
-
-
-@runtime_checkable
-class Calibrates(Protocol):
-    """A method that keeps D_est from training up to fine-tuning, so that correctness can be counted on it."""
-
-    def thresholds(self, p: Tensor, y: Tensor) -> Thresholds:
-        """Thresholds of the classes from scores p (N, C) and labels y (N, C) of D_sup."""
-        ...
 
 
 def reduced(elements: Tensor, images: int, settings: Settings, y: Tensor | None = None) -> Tensor:

@@ -13,9 +13,7 @@ from torch import Tensor, nn
 
 from dicap.methods import rules
 from dicap.methods.base import Batch, Method, Phase, Refresh, Roles, Teacher, hard_mask, reduced
-from dicap.network.cosine import CosineHead, balance
-
-PUBLISHED_WARMUP_SEED = 1000
+from dicap.network.cosine import CLAMP, CosineHead
 
 
 class BBAM(Method):
@@ -23,13 +21,13 @@ class BBAM(Method):
 
     def make_head(self, channels: int) -> nn.Module:
         """The cosine head."""
-        return CosineHead(channels, self.classes, clamp=self.settings.bbam.clamp)
+        return CosineHead(channels, self.classes)
 
     # -- phases
 
     def warmup(self, roles: Roles) -> Phase:
-        """16 images a step at every ratio, as published, unless set; see `warmup_rows`."""
-        phase = replace(super().warmup(roles), labelled=self.warmup_rows(roles), lr=self.lr)
+        """16 images a step at every ratio, as published, unless set."""
+        phase = replace(super().warmup(roles), lr=self.lr)
         return replace(phase, batch_labelled=16) if self.settings.warmup.batch_size == "auto" else phase
 
     def main(self, roles: Roles) -> Phase:
@@ -46,13 +44,6 @@ class BBAM(Method):
         """Peak learning rate of both stages; None: that of all methods."""
         return None if self.settings.bbam.lr == "auto" else self.settings.bbam.lr
 
-    def warmup_rows(self, roles: Roles) -> np.ndarray:
-        """D_l; with bbam.warmup_split `seed_1000` the published code's other draw of as many images."""
-        if self.settings.bbam.warmup_split == "same":
-            return roles.labelled
-        rows = np.sort(np.concatenate([roles.labelled, roles.unlabeled]))
-        return rows[np.random.RandomState(PUBLISHED_WARMUP_SEED).permutation(len(rows))[: len(roles.labelled)]]
-
     # -- loss
 
     def warmup_losses(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
@@ -63,10 +54,8 @@ class BBAM(Method):
     def main_losses(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """BAM of balanced cosines, times the masks of pseudo-labelling and of negative sampling."""
         head: CosineHead = network.head  # type: ignore[assignment]
-        cosine = head.cosines(network.features(batch.views["strong"]))  # type: ignore[operator]  # (B, C)
         value = torch.cat([batch.y, batch.label.clamp_min(0)])
-        if self.settings.bbam.balance:
-            cosine = head.balanced(cosine, value)
+        cosine = head.balanced(head.cosines(network.features(batch.views["strong"])), value)  # type: ignore[operator]  # (B, C)
         weight = torch.cat([batch.weight.new_ones(batch.y.shape) if batch.y_weight is None else batch.y_weight, batch.weight])
         elements, n = weight * self.margin_loss(cosine, value), len(batch.y)
         return {
@@ -85,46 +74,25 @@ class BBAM(Method):
         s, cap = self.settings.bbam, self.settings.cap
         labelled, unlabelled = roles.labelled, roles.unlabeled
         y = teacher.labels(labelled)  # (N_l, C)
-        if s.transform == "hidden_labels" and s.balance:
-            p = self._leaking_scores(teacher, unlabelled)
-        else:
-            p = teacher.scores(unlabelled)  # the network balances with the last epoch's statistics, (N_u, C)
-        label, thresholds, guarded = rules.quota(p, y, eta_pos=cap.eta_pos, eta_neg=cap.eta_neg, unseen=cap.unseen)
+        p = teacher.scores(unlabelled)  # the network balances with the last epoch's statistics, (N_u, C)
+        label, thresholds, guarded = rules.quota(p, y, eta_pos=cap.eta_pos, eta_neg=cap.eta_neg)
 
-        h = teacher.outputs(np.concatenate([labelled, unlabelled]), _hidden, online=True)  # (N, D)
+        rows = np.concatenate([labelled, unlabelled])
+        h = teacher.outputs(rows, lambda network, x: network.head.hidden(network.features(x)), online=True)  # type: ignore  # (N, D)
         both = torch.cat([y.to(torch.int8), label])  # (N, C)
         cosine = F.normalize(h, dim=1) @ F.normalize(prototypes(h, both), dim=1).T  # (N, C)
         old = (teacher.carry["mean"], teacher.carry["variance"]) if teacher.carry else None
-        mean, variance, unknown = angle_statistics(cosine, both, old, momentum=s.momentum, clamp=s.clamp)
-        if not s.balance:
-            mean, variance, unknown = torch.zeros_like(mean), torch.zeros_like(variance), torch.zeros_like(unknown)
+        mean, variance, unknown = angle_statistics(cosine, both, old, momentum=s.momentum)
 
         kept = rules.hard_negatives(cosine, both, s.negatives).float()
-        labelled_weight = kept[: len(y)]
-        if s.labelled_mask == "first_epoch" and teacher.carry:
-            labelled_weight = teacher.carry["labelled_weight"]
         pseudo = hard_mask(p, label)
-        carry = {"mean": mean, "variance": variance}
-        if s.labelled_mask == "first_epoch":
-            carry["labelled_weight"] = labelled_weight
         return Refresh(
             pseudo._replace(weight=pseudo.weight * kept[len(y) :]),
             thresholds=thresholds,
             guarded=torch.maximum(guarded, unknown),
-            labelled_weight=labelled_weight,
-            carry=carry,
+            labelled_weight=kept[: len(y)],
+            carry={"mean": mean, "variance": variance},
         )
-
-    def _leaking_scores(self, teacher: Teacher, rows: np.ndarray) -> Tensor:
-        """Scores with each entry's map chosen by its true label, as the published code does."""
-        cosine = teacher.outputs(rows, lambda network, images: network.head.cosines(network.features(images)))  # type: ignore[operator, union-attr]
-        if not teacher.carry:
-            return torch.sigmoid(cosine)
-        assert teacher.oracle is not None
-        truth, known = (tensor.to(cosine.device) for tensor in teacher.oracle.labels(rows))
-        statistics, clamp = (teacher.carry["mean"], teacher.carry["variance"]), self.settings.bbam.clamp
-        leaking, honest = balance(cosine, *statistics, truth, clamp=clamp), balance(cosine, *statistics, clamp=clamp)
-        return torch.sigmoid(torch.where(known.unsqueeze(1), leaking, honest))  # a truly unlabelled image has nothing to leak
 
 
 def install_statistics(network: nn.Module, refresh: Refresh) -> None:
@@ -132,10 +100,6 @@ def install_statistics(network: nn.Module, refresh: Refresh) -> None:
     head: CosineHead = network.head  # type: ignore[assignment]
     head.mean.copy_(refresh.carry["mean"])
     head.variance.copy_(refresh.carry["variance"])
-
-
-def _hidden(network: nn.Module, images: Tensor) -> Tensor:
-    return network.head.hidden(network.features(images))  # type: ignore[operator, union-attr]
 
 
 def angular_margin_loss(cosine: Tensor, y: Tensor, *, scale: float = 20.0, margin: float = 0.4) -> Tensor:
@@ -154,7 +118,7 @@ def prototypes(h: Tensor, label: Tensor) -> Tensor:
 
 
 def angle_statistics(
-    cosine: Tensor, label: Tensor, old: tuple[Tensor, Tensor] | None, *, momentum: float = 0.01, clamp: float = 1e-6
+    cosine: Tensor, label: Tensor, old: tuple[Tensor, Tensor] | None, *, momentum: float = 0.01
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Mean and variance of the angles to the prototypes, over negatives and positives of every class, as published.
 
@@ -170,19 +134,14 @@ def angle_statistics(
         (fewer than two positives or negatives, or no spread), which keep the old ones: 0 stands for "unknown". The published
         code divides by 0 there.
     """
-    theta = torch.arccos(cosine.double().clamp(-1 + clamp, 1 - clamp) if clamp else cosine.double().clamp(-1, 1))
+    theta = torch.arccos(cosine.double().clamp(-1 + CLAMP, 1 - CLAMP))
     zeros = theta.new_zeros(2, theta.shape[1])
     before = (zeros, zeros) if old is None else old
-    means, variances, known = [], [], []
-    for value in (0, 1):
-        chosen = label == value  # (N, C)
-        n = chosen.sum(0)
-        current = torch.where(chosen, theta, 0.0).sum(0) / n.clamp_min(1)
-        mean = (1 - momentum) * current + momentum * before[0][value]
-        variance = torch.where(chosen, (theta - mean) ** 2, 0.0).sum(0) / (n - 1).clamp_min(1)
-        means.append(mean)
-        variances.append((1 - momentum) * variance + momentum * before[1][value])
-        known.append(torch.where(chosen, theta, -torch.inf).amax(0) > torch.where(chosen, theta, torch.inf).amin(0))
-    known = torch.stack(known).all(0)  # (C,)
-    mean, variance = torch.where(known, torch.stack(means), before[0]), torch.where(known, torch.stack(variances), before[1])
+    chosen = torch.stack([label == 0, label == 1])  # (2, N, C)
+    n = chosen.sum(1)  # (2, C), as all that follows
+    mean = (1 - momentum) * torch.where(chosen, theta, 0.0).sum(1) / n.clamp_min(1) + momentum * before[0]
+    spread = torch.where(chosen, (theta - mean.unsqueeze(1)) ** 2, 0.0).sum(1) / (n - 1).clamp_min(1)
+    variance = (1 - momentum) * spread + momentum * before[1]
+    known = (torch.where(chosen, theta, -torch.inf).amax(1) > torch.where(chosen, theta, torch.inf).amin(1)).all(0)  # (C,)
+    mean, variance = torch.where(known, mean, before[0]), torch.where(known, variance, before[1])
     return mean.float(), variance.float(), (~known).sum()

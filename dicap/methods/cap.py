@@ -11,7 +11,5 @@ class CAP(Method):
         """The quota of every class on the teacher's scores of D_u, and the mask beside the threshold."""
         s = self.settings.cap
         p = teacher.scores(roles.unlabeled)  # (N_u, C)
-        label, thresholds, guarded = rules.quota(
-            p, teacher.labels(roles.labelled), eta_pos=s.eta_pos, eta_neg=s.eta_neg, unseen=s.unseen
-        )
+        label, thresholds, guarded = rules.quota(p, teacher.labels(roles.labelled), eta_pos=s.eta_pos, eta_neg=s.eta_neg)
         return Refresh(hard_mask(p, label), thresholds=thresholds, guarded=guarded)

@@ -52,10 +52,8 @@ class D2L(Method):
 
         In these passes the tiles of an image share its flip; within a step each tile has its own.
         """
-        s = self.settings.d2l
-        thresholds, guarded = rules.metric_thresholds(
-            teacher.scores(roles.labelled), teacher.labels(roles.labelled), beta=s.beta, formula=s.formula, unseen=s.unseen
-        )
+        p_l, y = teacher.scores(roles.labelled), teacher.labels(roles.labelled)  # (N_l, C)
+        thresholds, guarded = rules.metric_thresholds(p_l, y, beta=self.settings.d2l.beta)
         pseudo = self.pseudo_labels(teacher.scores(roles.unlabeled), thresholds)
         return Refresh(pseudo, thresholds=thresholds, guarded=guarded)
 

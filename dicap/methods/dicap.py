@@ -79,8 +79,7 @@ class DiCaP(Method):
         if c.policy == "labeled":
             p_count, y_count = p_sup, y_sup
         elif c.policy == "optimal":
-            assert teacher.oracle is not None
-            y_hidden, known = (tensor.to(p.device) for tensor in teacher.oracle.labels(unsup[~is_est]))
+            y_hidden, known = teacher.hidden_labels(unsup[~is_est])
             p_count, y_count = p[others][known], y_hidden[known]  # a truly unlabelled image is no negative
         else:
             p_count, y_count = p[est], teacher.labels(unsup[is_est])
@@ -92,7 +91,7 @@ class DiCaP(Method):
         # (3) pseudo-labels and their weights
         pseudo = self.pseudo_labels(p, rates, thresholds)
         guarded = ((thresholds.n_pos == 0) | (thresholds.n_neg == 0)).sum() if t.rule != "none" else None
-        return Refresh(pseudo, rates, thresholds, thresholds.crossed.sum(), guarded)
+        return Refresh(pseudo, rates, thresholds, guarded)
 
     def thresholds(self, p: Tensor, y: Tensor) -> Thresholds:
         """Dual thresholds from scores and labels of D_sup (docs/methods.md 3.5)."""

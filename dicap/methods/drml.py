@@ -82,8 +82,7 @@ class DRML(Method):
         target = carry["target"] if carry else torch.zeros_like(p)  # (N_u, C) soft labels of the adopted
         adopted = carry["adopted"] if carry else torch.zeros(len(p), dtype=torch.bool, device=p.device)
         if teacher.epoch - 1 > s.start:  # the round that has just ended
-            count = s.per_round if s.select == "adaptive" else None
-            chosen = rules.closest((f1 - f2).square().sum(1), ~adopted, count=count, within=s.distance)
+            chosen = rules.closest((f1 - f2).square().sum(1), ~adopted, s.per_round)
             target = torch.where(chosen.unsqueeze(1), p, target)
             adopted = adopted | chosen
 

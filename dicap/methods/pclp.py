@@ -68,12 +68,7 @@ class PCLP(Method):
     @property
     def latent(self) -> int:
         """Length of z: 32 on VOC, 128 on COCO and NUS-WIDE, i.e. the first of 32, 64, 128 ... above C."""
-        wanted = self.settings.pclp.latent
-        if wanted == "auto":
-            return max(32, 1 << self.classes.bit_length())
-        if wanted < self.classes:
-            raise SettingsError(f"pclp.latent: found {wanted}, expected auto or at least the number of classes ({self.classes})")
-        return wanted
+        return max(32, 1 << self.classes.bit_length())
 
     @property
     def adversary_size(self) -> int:
@@ -94,7 +89,7 @@ class PCLP(Method):
         return nn.ModuleDict(
             {
                 "generator": Generator(*shape),
-                "discriminator": Discriminator(*shape, broadcast=s.broadcast),
+                "discriminator": Discriminator(*shape),
                 "prior": CausalPrior(self.classes),
             }
         )

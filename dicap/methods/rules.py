@@ -5,6 +5,8 @@ that does not train. Entries of y below 0 are unknown and count nowhere. No rule
 labelled positive: such a class is guarded, because nothing but noise ranks its scores.
 """
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -58,61 +60,39 @@ def matched_threshold(p_l: Tensor, y: Tensor) -> float:
     return float(p_l[y >= 0].double().sort(descending=True).values[m - 1]) if m else float("inf")
 
 
-def quota(
-    p: Tensor, y: Tensor, *, eta_pos: float = 1.0, eta_neg: float = 0.998, unseen: str = "mask"
-) -> tuple[Tensor, Thresholds, Tensor]:
+def quota(p: Tensor, y: Tensor, *, eta_pos: float = 1.0, eta_neg: float = 0.998) -> tuple[Tensor, Thresholds, Tensor]:
     """CAP's rank rule: a class's share of pseudo-positives is that of its labelled ones (docs/methods.md 4.6, Equation (18)).
 
     The thresholds are those of `dicap.calibration.quota.quota_of`.
 
     Args:
         p: (N, C) scores; y: (N_l, C) labels. A class whose known labels are all positive, others being unknown, has a quota
-            of 0.
-        unseen: a class with a quota of 0 is left out (`mask`) or, by an index of -1, positive in every image (`published`).
+            of 0 and is left out. The published code takes index -1 there, which makes every image positive.
 
     Returns:
         labels (N, C) int8; the thresholds between which entries do not train; the number of guarded classes, ().
     """
     quota = quota_of(p.cpu().numpy(), y.cpu().numpy(), eta_pos=eta_pos, eta_neg=eta_neg)
-    threshold, tau_pos, tau_neg, n_pos, n_neg, there = (torch.from_numpy(part).to(p.device) for part in quota)
-    guarded = ~there
-    active = torch.ones_like(guarded) if unseen != "mask" else ~guarded
-    p = p.double()
-    label = (p >= threshold).to(torch.int8)
-    label = torch.where((p >= tau_pos) | (p <= tau_neg), label, torch.full_like(label, -1))
-    if unseen == "published":
-        label[:, guarded] = 1
-        tau_pos = torch.where(guarded, p.amin(0) if len(p) else tau_pos, tau_pos)
-    # What is written down stays within [0, 1]: no score is above 1, none below 0.
-    thresholds = Thresholds(tau_pos.clamp(0, 1), tau_neg.clamp(0, 1), n_pos, n_neg, torch.zeros_like(guarded), active)
-    return masked(label, active), thresholds, guarded.sum()
+    label = torch.from_numpy(quota.labels(p.cpu().numpy())).to(p.device)
+    thresholds = thresholds_of(quota, p.device)
+    return label, thresholds, (~thresholds.active).sum()
 
 
-def thresholds_of(quota: Quota) -> Thresholds:
+def thresholds_of(quota: Quota, device: torch.device | None = None) -> Thresholds:
     """A quota's thresholds; classes without one are left out."""
-    _, tau_pos, tau_neg, n_pos, n_neg, active = map(torch.from_numpy, quota)
+    _, tau_pos, tau_neg, n_pos, n_neg, active = (torch.from_numpy(part).to(device) for part in quota)
+    # What is written down stays within [0, 1]: no score is above 1, none below 0.
     return Thresholds(tau_pos.clamp(0, 1), tau_neg.clamp(0, 1), n_pos, n_neg, torch.zeros_like(active), active)
 
 
-def f_beta(precision: Tensor, recall: Tensor, beta: float, *, formula: str = "published") -> Tensor:
-    """F-beta of precision and recall; 0 where both are (docs/methods.md 4.9).
-
-    `published` is D2L's (1 + b^2) P R / (b P + R), with b instead of b^2 in the denominator; `standard` has b^2 there.
-    """
-    b = {"published": beta, "standard": beta**2}[formula]
-    below = b * precision + recall
-    return torch.where(below > 0, (1 + beta**2) * precision * recall / below.clamp_min(1e-300), torch.zeros_like(below))
-
-
-def metric_thresholds(
-    p_l: Tensor, y: Tensor, *, beta: float = 0.5, formula: str = "published", unseen: str = "mask", steps: int = 100
-) -> tuple[Thresholds, Tensor]:
+def metric_thresholds(p_l: Tensor, y: Tensor, *, beta: float = 0.5, steps: int = 100) -> tuple[Thresholds, Tensor]:
     """D2L's metric-adaptive thresholds: per class that of 0.00, 0.01 ... 0.99 with the best F-beta, the first of equals.
+
+    F-beta is D2L's (1 + b^2) P R / (b P + R); the usual one has b^2 below (docs/methods.md 4.9). A class without labelled
+    positives is left out: the published code's threshold of 0 makes every image positive.
 
     Args:
         p_l: (N_l, C) scores of the labelled images; y: (N_l, C) labels.
-        unseen: a class without labelled positives is left out (`mask`) or keeps threshold 0, which makes every image positive
-            (`published`).
 
     Returns:
         thresholds with tau_pos = tau_neg = (C,); the number of guarded classes, ().
@@ -125,14 +105,14 @@ def metric_thresholds(
         chosen = (p_l >= threshold) & (y >= 0)
         hits = (chosen & positive).sum(0).double()
         precision, recall = hits / chosen.sum(0).clamp_min(1), hits / n_pos.clamp_min(1)
-        scores.append(f_beta(precision, recall, beta, formula=formula))
+        below = beta * precision + recall
+        f_beta = (1 + beta**2) * precision * recall / below.clamp_min(1e-300)
+        scores.append(torch.where(below > 0, f_beta, torch.zeros_like(below)))
     score = torch.stack(scores)  # (100, C)
     tau = grid[score.argmax(0)]  # the first of equals
     guarded = n_pos == 0
-    active = ~guarded if unseen == "mask" else torch.ones_like(guarded)
-    never = torch.nextafter(torch.ones_like(tau), torch.full_like(tau, 2.0))  # above every score
-    tau = torch.where(guarded, torch.zeros_like(tau) if unseen == "published" else never, tau)
-    return Thresholds(tau, tau, n_pos, n_neg, torch.zeros_like(guarded), active), guarded.sum()
+    tau = torch.where(guarded, math.nextafter(1, 2), tau)  # above every score
+    return Thresholds(tau, tau, n_pos, n_neg, torch.zeros_like(guarded), ~guarded), guarded.sum()
 
 
 def hard_negatives(cosine: Tensor, label: Tensor, ratio: float) -> Tensor:
@@ -155,8 +135,8 @@ def hard_negatives(cosine: Tensor, label: Tensor, ratio: float) -> Tensor:
     return positive | (negative & ((rank < count) | ~positive.any(0)))
 
 
-def closest(distance: Tensor, free: Tensor, *, count: int | None = None, within: float | None = None) -> Tensor:
-    """DRML's selection: the `count` free images of the smallest distance, or all closer than `within` (docs/methods.md 4.5).
+def closest(distance: Tensor, free: Tensor, count: int) -> Tensor:
+    """DRML's selection: the `count` free images of the smallest distance (docs/methods.md 4.5).
 
     Args:
         distance: (N,); free: (N,) bool, images that may be chosen.
@@ -164,9 +144,6 @@ def closest(distance: Tensor, free: Tensor, *, count: int | None = None, within:
     Returns:
         (N,) bool.
     """
-    if count is None:
-        assert within is not None
-        return free & (distance < within)
     order = torch.where(free, distance.double(), torch.inf).argsort(dim=0, stable=True)
     chosen = torch.zeros_like(free)
     chosen[order[:count]] = True

@@ -151,12 +151,10 @@ class Discriminator(nn.Module):
 
     Args:
         latent: L; size: pixels of the image; width: channels of the outermost map; hidden: units of the MLPs.
-        broadcast: whether image j is scored with code i for all i and j, as the published code's sum of (B,) and (B, 1) does.
     """
 
-    def __init__(self, latent: int, size: int, width: int, *, hidden: int = 512, broadcast: bool = False) -> None:
+    def __init__(self, latent: int, size: int, width: int, *, hidden: int = 512) -> None:
         super().__init__()
-        self.broadcast = broadcast
         channels, top = [width, *discriminator_widths(size, width)], 16 * width
         blocks = [DiscriminatorBlock(channels[i], channels[i + 1]) for i in range(len(channels) - 1)]
         self.image = nn.Sequential(
@@ -172,10 +170,8 @@ class Discriminator(nn.Module):
         self.heads = nn.ModuleList(normed(nn.Linear(d, 1)) for d in (top, hidden, hidden))
 
     def forward(self, images: Tensor, z: Tensor) -> Tensor:
-        """(B, 3, S, S), (B, L) -> (B,) float32; with `broadcast` (B, B)."""
+        """(B, 3, S, S), (B, L) -> (B,) float32."""
         x, code = self.image(images).sum((2, 3)), self.latent(z)
         parts = (x, code, self.joint(torch.cat([x, code], 1)))
         of_image, of_code, of_both = (head(part).float() for head, part in zip(self.heads, parts, strict=True))  # (B, 1) each
-        if self.broadcast:
-            of_image = of_image.T  # (1, B)
         return (of_image + of_code + of_both).squeeze(1) / 3

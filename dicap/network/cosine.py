@@ -4,6 +4,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+CLAMP = (
+    1e-6  # cosines stay within +-(1 - CLAMP) before the arccos, which the published code leaves out: rounding takes them beyond 1
+)
+
 
 class CosineHead(nn.Module):
     """Head from a feature map to balanced cosines.
@@ -13,19 +17,17 @@ class CosineHead(nn.Module):
 
     Args:
         channels: D_in of the feature map; classes: C.
-        clamp: cosines stay within +-(1 - clamp) before the arccos.
     """
 
     mean: Tensor
     variance: Tensor
 
-    def __init__(self, channels: int, classes: int, *, hidden: int = 512, dim: int = 256, clamp: float = 1e-6) -> None:
+    def __init__(self, channels: int, classes: int, *, hidden: int = 512, dim: int = 256) -> None:
         super().__init__()
         self.mlp = nn.Sequential(nn.Linear(channels, hidden), nn.GELU(), nn.Linear(hidden, dim))
         self.weight = nn.Parameter(torch.empty(classes, dim).uniform_(-1 / 16, 1 / 16))
         self.register_buffer("mean", torch.zeros(2, classes))  # of the negatives' and of the positives' angles
         self.register_buffer("variance", torch.zeros(2, classes))
-        self.clamp = clamp
 
     def hidden(self, features: Tensor) -> Tensor:
         """Feature map (B, D_in, H, W) -> h (B, D), float32, of any length."""
@@ -43,7 +45,7 @@ class CosineHead(nn.Module):
 
     def balanced(self, cosine: Tensor, value: Tensor | None = None) -> Tensor:
         """The cosine after the transform for label value `value` (B, C) in {0, 1}, or its average over both, (B, C)."""
-        return balance(cosine, self.mean, self.variance, value, clamp=self.clamp)
+        return balance(cosine, self.mean, self.variance, value)
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Feature map (B, D_in, H, W) -> balanced cosines (B, C), the test-time logits; embeddings h * W_c (B, C, D)."""
@@ -66,9 +68,9 @@ def transform(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
     return a, (1 - a) * mean
 
 
-def balance(cosine: Tensor, mean: Tensor, variance: Tensor, value: Tensor | None = None, *, clamp: float = 1e-6) -> Tensor:
+def balance(cosine: Tensor, mean: Tensor, variance: Tensor, value: Tensor | None = None) -> Tensor:
     """cos(a theta + b), theta = arccos(cosine), (B, C), for label values (B, C) or by the mean of both maps (Equation (25))."""
-    theta = torch.arccos(cosine.float().clamp(-1 + clamp, 1 - clamp) if clamp else cosine.float())
+    theta = torch.arccos(cosine.float().clamp(-1 + CLAMP, 1 - CLAMP))
     a, b = transform(mean, variance)
     if value is None:
         return torch.cos(a.mean(0) * theta + b.mean(0))

@@ -4,10 +4,12 @@ from collections.abc import Iterator
 from functools import reduce
 from typing import Any
 
+from pydantic.fields import FieldInfo
+
 from dicap.settings.batch_sizes import labelled_batch, pclp_batch
 from dicap.settings.catalogue import BUNDLED, OWN, OWN_HEAD
 from dicap.settings.fields import ORIGINS
-from dicap.settings.methods import METHODS, unread_sections
+from dicap.settings.methods import METHODS
 from dicap.settings.schema import Settings
 
 
@@ -32,8 +34,6 @@ def contradictions(s: Settings, origins: dict[str, str]) -> Iterator[str]:
         yield wrong("protocol", "which for dicap needs head linear, linear.solver convex and warmup.trainable head")
     if s.method == "pclp" and s.pclp.prior == "scm" and s.warmup.trainable == "head":
         yield wrong("pclp.prior", "whose generator makes images, with warmup.trainable head; set pclp.prior to none")
-    if s.pclp.adversary_size != "auto" and s.pclp.adversary_size.bit_count() != 1:
-        yield wrong("pclp.adversary_size", "expected auto or a power of two: generator and discriminator halve and double")
     if s.method == "d2l" and s.needs_features:
         tiles = "d2l looks at tiles of the images themselves, not at features"
         yield wrong("warmup.trainable", f"but {tiles}; set warmup.trainable and train.trainable to all")
@@ -76,9 +76,10 @@ def unread(s: Settings) -> dict[str, str]:
     """The settings that change no result beside the others, by dotted key, and why."""
     facts, method = METHODS[s.method], f"the method is {s.method}"
     skipped = s.method == "drml" and s.drml.features == "pretrained"  # a backbone as it comes needs no warm-up
-    frozen = {stage for stage in ("warmup", "train") if s.trains(stage) and s.trainable(stage) == "head"}
-    solved = {stage for stage in ("warmup", "train") if s.trains(stage) and s.solves(stage)}
-    steps = {stage for stage in ("warmup", "train") if s.trains(stage) and stage not in solved}
+    trained = {stage for stage in ("warmup", "train") if s.trains(stage)}
+    frozen = {stage for stage in trained if s.trainable(stage) == "head"}
+    solved = {stage for stage in trained if s.solves(stage)}
+    steps = trained - solved
     views_read = _first_by_steps_on_features(s) is not None
     if skipped:
         steps -= {"warmup"}
@@ -88,93 +89,78 @@ def unread(s: Settings) -> dict[str, str]:
     own_head = method if s.head == OWN_HEAD else f"head is {s.head}"
     own_rate = s.method == "bbam" and s.bbam.lr != "auto"
     two_rates = s.train.trainable == "all" and "auto" not in (s.train.head_lr, s.train.backbone_lr)
-    solvable = s.head == "linear" and facts.convex and any(s.trains(k) and s.trainable(k) == "head" for k in ("warmup", "train"))
-    by_solving = "the head is solved, without steps or epochs"
-    rules = [  # whether, why, which keys
-        *((True, method, f"{name}.*") for name in unread_sections(s.method)),
+    solvable = s.head == "linear" and facts.convex and bool(frozen)
+    no_steps = bool(solved) and not steps
+    over = s.method == "dicap" and s.warmup.wcl and s.warmup.over == "unlabelled"
+    contrasts = s.warmup.wcl or (s.contrastive.enabled and s.thresholds.rule != "none")
+    by_solving, own_rule = "the head is solved, without steps or epochs", "the recommended rule has its own labels and weights"
+    no_warmup = "drml.features is pretrained: there is no warm-up"
+    rules = [  # whether, why, which keys; a name without a section is of the section before it
+        *((name not in (s.method, *facts.reads), method, f"{name}.*") for name in METHODS if name in _fields(s, "")),
         (s.dataset != OWN, f"dataset is {s.dataset}", "own.*"),
         (s.dataset in BUNDLED, f"dataset is {s.dataset}, {OWN} is your own photographs", "data_root convert.*"),
-        (s.method != "dicap", method, "thresholds.* contrastive.* finetune.* warmup.wcl warmup.over"),
+        (s.method != "dicap", method, "thresholds.* contrastive.* finetune.* warmup.wcl over"),
+        (s.method != "dicap", method, "calibration.policy target bins anchor empty_bin"),
         (s.method != "dicap" and not facts.unlabelled, method, "calibration.*"),
-        (
-            s.method != "dicap",
-            method,
-            "calibration.policy calibration.target calibration.bins calibration.anchor calibration.empty_bin",
-        ),
         (not facts.finetunes, f"{s.method} trains on all labels", "split.est_fraction"),
         (s.recommends, "the recommended rule holds no label out", "split.est_fraction finetune.*"),
-        (s.recommends, "the recommended rule has its own labels and weights", "calibration.policy calibration.target"),
-        (s.recommends, "the recommended rule has its own labels and weights", "calibration.anchor calibration.empty_bin"),
-        (s.recommends, "the recommended rule has its own labels and weights", "thresholds.* contrastive.*"),
-        (not s.trains("train"), f"{s.method} has no main stage", "train.* train.trainable warmup.passes_on"),
+        (s.recommends, own_rule, "calibration.policy target anchor empty_bin thresholds.* contrastive.*"),
+        (not s.trains("train"), f"{s.method} has no main stage", "train.* trainable warmup.passes_on"),
         # The network and its features
-        (s.head != "ml_decoder", own_head, "network.decoder_dim network.decoder_ffn network.decoder_heads network.dropout"),
+        (s.head != "ml_decoder", own_head, "network.decoder_dim decoder_ffn decoder_heads dropout"),
         (s.head != "linear", own_head, "linear.features"),
         (not frozen, "every stage trains the whole network", "features.*"),
         (not views_read, "no head is trained by steps on features", "features.views"),
         # Solved heads
         (not solvable, "there is no linear head on a frozen backbone to solve for", "linear.solver"),
         (not solved, "no head is solved", "linear.C"),
-        ("train" not in solved and not s.unfreezes, "no main stage is solved", "linear.neighbours linear.pseudo_weight"),
+        ("train" not in solved and not s.unfreezes, "no main stage is solved", "linear.neighbours pseudo_weight"),
         ("warmup" in solved, by_solving, "warmup.*"),
         ("train" in solved, by_solving, "train.*"),
-        (bool(solved) and not steps, by_solving, "contrastive.* calibration.teacher calibration.view optimiser.lr"),
-        (bool(solved) and not steps, by_solving, "optimiser.ema_decay loss.reduction augment.cutout_warmup"),
-        (bool(solved) and not steps and not tuned, by_solving, "optimiser.* loss.* weights augment.cutout augment.flip"),
-        (s.unfreezes, "solved heads make the pseudo-labels", "calibration.teacher calibration.view"),
+        (
+            no_steps,
+            by_solving,
+            "contrastive.* calibration.teacher view optimiser.lr ema_decay loss.reduction augment.cutout_warmup",
+        ),
+        (no_steps and not tuned, by_solving, "weights optimiser.* loss.* augment.cutout flip"),
+        (s.unfreezes, "solved heads make the pseudo-labels", "calibration.teacher view"),
         # Steps of the warm-up and of the main stage
-        (skipped, "drml.features is pretrained: there is no warm-up", "warmup.epochs warmup.batch_size warmup.eval_every"),
-        (skipped, "drml.features is pretrained: there is no warm-up", "loss.* augment.*"),
-        (skipped, "drml.features is pretrained: there is no warm-up", "optimiser.lr optimiser.weight_decay optimiser.pct_start"),
-        (s.method == "drml", method, "train.* calibration.teacher calibration.view augment.cutout"),
-        (s.method == "pclp", method, "warmup.epochs warmup.batch_size augment.cutout_warmup train.cycle_epochs"),
-        (s.method == "pclp", method, "optimiser.weight_decay loss.reduction train.head_lr train.backbone_lr"),
-        (s.method in ("bce", "bbam"), method, "loss.gamma_neg loss.gamma_pos loss.clip"),
-        (own_rate, "bbam.lr is the rate of the whole network", "optimiser.lr train.head_lr train.backbone_lr"),
-        (s.train.trainable == "head", "the head alone is trained, at optimiser.lr", "train.head_lr train.backbone_lr"),
+        (skipped, no_warmup, "warmup.epochs batch_size eval_every loss.* augment.* optimiser.lr weight_decay pct_start"),
+        (s.method == "drml", method, "train.* calibration.teacher view augment.cutout"),
+        (s.method == "pclp", method, "warmup.epochs batch_size augment.cutout_warmup optimiser.weight_decay loss.reduction"),
+        (s.method == "pclp", method, "train.cycle_epochs head_lr backbone_lr"),
+        (s.method in ("bce", "bbam"), method, "loss.gamma_neg gamma_pos clip"),
+        (own_rate, "bbam.lr is the rate of the whole network", "optimiser.lr train.head_lr backbone_lr"),
+        (s.train.trainable == "head", "the head alone is trained, at optimiser.lr", "train.head_lr backbone_lr"),
         (s.train.trainable == "head", "the backbone is frozen", "train.batch_norm"),
         (two_rates and steps == {"train"}, "train.head_lr and train.backbone_lr are the rates", "optimiser.lr"),
         (s.warmup.trainable == "head", "features are computed once, with augment.cutout", "augment.cutout_warmup"),
         (steps == {"warmup"} and s.warmup.trainable == "all", f"{s.method} has no main stage", "augment.cutout"),
-        (not s.finetune.enabled, "finetune.enabled is false", "finetune.epochs finetune.batch_size"),
-        (not s.finetune.enabled, "finetune.enabled is false", "finetune.lr finetune.ema_decay"),
+        (not s.finetune.enabled, "finetune.enabled is false", "finetune.epochs batch_size lr ema_decay"),
         # DiCaP's rates, thresholds and contrast
         (not s.warmup.wcl, "warmup.wcl is false", "warmup.over"),
-        (
-            s.method == "dicap" and s.warmup.wcl and s.warmup.over == "unlabelled",
-            "warmup.over is unlabelled: steps are as large as the main stage's",
-            "warmup.batch_size",
-        ),
+        (over, "warmup.over is unlabelled: steps are as large as the main stage's", "warmup.batch_size"),
         (s.thresholds.rule == "none", "thresholds.rule none leaves no entry uncertain", "contrastive.enabled"),
-        (
-            not s.warmup.wcl and (not s.contrastive.enabled or s.thresholds.rule == "none"),
-            "nothing is contrasted",
-            "contrastive.temperature contrastive.max_pairs contrastive.coefficient contrastive.weak_gradient",
-        ),
+        (not contrasts, "nothing is contrasted", "contrastive.temperature max_pairs coefficient weak_gradient"),
         # Options of single methods that rule each other out
         (s.iat.rule == "matched", "iat.rule is matched", "iat.threshold"),
-        (s.drml.select == "distance", "drml.select is distance", "drml.per_round"),
-        (s.drml.select == "adaptive", "drml.select is adaptive", "drml.distance"),
-        (s.pclp.prior == "none", "pclp.prior is none", "pclp.adversarial pclp.adversary_size pclp.broadcast"),
-        (s.pclp.prior == "none", "pclp.prior is none", "pclp.adversary_width pclp.adversary_lr"),
+        (s.pclp.prior == "none", "pclp.prior is none", "pclp.adversarial adversary_size adversary_width adversary_lr"),
         (s.method == "pclp" and s.pclp.epochs != "auto", "pclp.epochs is set", "train.epochs"),
         (s.method == "pclp" and s.pclp.batch_size != "auto", "pclp.batch_size is set", "train.batch_size"),
         (s.method == "pclp" and s.pclp.batch_labelled != "auto", "pclp.batch_labelled is set", "train.batch_labelled"),
-        (s.method == "bbam" and s.bbam.batch_size != "auto", "bbam.batch_size is set", "train.batch_size train.batch_labelled"),
-        (not s.bbam.balance, "bbam.balance is false", "bbam.momentum bbam.transform"),
+        (s.method == "bbam" and s.bbam.batch_size != "auto", "bbam.batch_size is set", "train.batch_size batch_labelled"),
     ]
     reasons: dict[str, str] = {}
     for holds, why, keys in rules:
+        section = ""
         for key in keys.split() if holds else ():
-            section, _, name = key.rpartition(".")
+            before, point, name = key.rpartition(".")
+            section = before if point else section
             # What a stage trains decides which of the rules hold.
-            for each in (k for k in _keys(s, section) if k != f"{section}.trainable") if name == "*" else (key,):
-                reasons.setdefault(each, why)
+            names = [k for k in _fields(s, section) if k != "trainable"] if name == "*" else [name]
+            for each in names:
+                reasons.setdefault(f"{section}.{each}".removeprefix("."), why)
     return reasons
-
-
-def _keys(s: Settings, section: str) -> list[str]:
-    return [f"{section}.{name}" for name in type(getattr(s, section)).model_fields]
 
 
 def _value(s: Settings, key: str) -> Any:
@@ -183,7 +169,11 @@ def _value(s: Settings, key: str) -> Any:
 
 def _default(s: Settings, key: str) -> Any:
     section, _, name = key.rpartition(".")
-    return type(getattr(s, section) if section else s).model_fields[name].default
+    return _fields(s, section)[name].default
+
+
+def _fields(s: Settings, section: str) -> dict[str, FieldInfo]:
+    return type(getattr(s, section) if section else s).model_fields
 
 
 def _first_by_steps_on_features(s: Settings) -> str | None:

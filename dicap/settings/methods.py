@@ -1,16 +1,14 @@
 """The compared methods: what is known of each, and the options that are its own.
 
-A method is a class here and one in `dicap/methods/<name>.py`, which is found by its name. Nothing heavy is imported here, so that
-settings are read and checked at once.
+A method is a row of `METHODS`, a section here if it has options, and a class in `dicap/methods/<name>.py`, which is found by its
+name. Nothing heavy is imported here, so that settings are read and checked at once.
 """
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
-
-from pydantic import Field
+from typing import Literal
 
 from dicap.settings.catalogue import OWN_HEAD
-from dicap.settings.fields import Count, Fraction, NonNegative, Positive, Section, Share, Whole, assumed, own, published
+from dicap.settings.fields import Count, CountOrAuto, NonNegative, Positive, Section, Several, Share, Whole, assumed, published
 
 
 @dataclass(frozen=True)
@@ -38,67 +36,38 @@ class MethodFacts:
     reads: tuple[str, ...] = ()
     ema_on: tuple[str, ...] | None = None
 
-    @property
-    def is_its_head(self) -> bool:
-        """Whether another head would make another method of it: a protocol's head is not for it."""
-        return self.head == OWN_HEAD or self.title == "MLD"
 
-
-class Dicap(Section):
-    """DiCaP (docs/methods.md 3); its options are the sections of the common frame."""
-
-    facts: ClassVar = MethodFacts(title="DiCaP", head="ml_decoder", finetunes=True, convex=True)
-
-
-class Bce(Section):
-    """BCE (docs/methods.md 4.1)."""
-
-    facts: ClassVar = MethodFacts(title="BCE", head="linear", unlabelled=False, convex=True)
-
-
-class Asl(Section):
-    """ASL (docs/methods.md 4.2)."""
-
-    facts: ClassVar = MethodFacts(title="ASL", head="linear", unlabelled=False, convex=True)
-
-
-class Mld(Section):
-    """MLD (docs/methods.md 4.3)."""
-
-    facts: ClassVar = MethodFacts(title="MLD", head="ml_decoder", unlabelled=False)
-
-
-class Top1(Section):
-    """Top-1 (docs/methods.md 4.4)."""
-
-    facts: ClassVar = MethodFacts(title="Top-1", head="linear", convex=True)
+METHODS = {
+    "dicap": MethodFacts(title="DiCaP", head="ml_decoder", finetunes=True, convex=True),
+    "bce": MethodFacts(title="BCE", head="linear", unlabelled=False, convex=True),
+    "asl": MethodFacts(title="ASL", head="linear", unlabelled=False, convex=True),
+    "mld": MethodFacts(title="MLD", head="ml_decoder", unlabelled=False),
+    "top1": MethodFacts(title="Top-1", head="linear", convex=True),
+    "topk": MethodFacts(title="Top-k", head="linear", convex=True),
+    "iat": MethodFacts(title="IAT", head="linear", convex=True),
+    "drml": MethodFacts(title="DRML", head=OWN_HEAD, partial=False),
+    "cap": MethodFacts(title="CAP", head="linear", convex=True, ema_on=("nuswide",)),
+    "pclp": MethodFacts(title="PCLP", head=OWN_HEAD, partial=False, ema_on=()),
+    "bbam": MethodFacts(title="BBAM", head=OWN_HEAD, partial=False, reads=("cap",), ema_on=("awa2",)),
+    "d2l": MethodFacts(title="D2L", head="linear", ema_on=()),
+}
 
 
 class Topk(Section):
     """Top-k (docs/methods.md 4.4)."""
 
-    facts: ClassVar = MethodFacts(title="Top-k", head="linear", convex=True)
-
-    k: Count | Literal["auto"] = published(
-        "auto", "auto: 2 on VOC and NUS-WIDE, 3 on COCO, elsewhere the rounded mean label count of D_l"
-    )
+    k: CountOrAuto = published("auto", "auto: 2 on VOC and NUS-WIDE, 3 on COCO, elsewhere the rounded mean label count of D_l")
 
 
 class Iat(Section):
     """Instance-aware thresholding (docs/methods.md 4.4; its definition is not public, so each reading has a name)."""
 
-    facts: ClassVar = MethodFacts(title="IAT", head="linear", convex=True)
-
-    rule: Literal["fixed", "matched"] = assumed(
-        "fixed", "fixed: 1[p >= threshold]; matched: one that fits the label count of D_l, a rule of ours"
-    )
+    rule: Literal["fixed", "matched"] = assumed("fixed", "fixed: 1[p >= threshold]; matched (ours): by the label count of D_l")
     threshold: Share = assumed(0.5, "threshold of the rule fixed")
 
 
 class Drml(Section):
     """DRML (docs/methods.md 4.5): four MLPs on fixed features."""
-
-    facts: ClassVar = MethodFacts(title="DRML", head=OWN_HEAD, partial=False)
 
     features: Literal["pretrained", "warmup"] = assumed(
         "pretrained",
@@ -108,12 +77,7 @@ class Drml(Section):
     iterations: Count = published(100, "steps per round")
     batch_size: Count = published(64, "labelled images per step, and as many unlabelled ones")
     start: Whole = published(50, "images are adopted at the end of each round after this one, counted from 0")
-    select: Literal["adaptive", "distance"] = assumed(
-        "adaptive",
-        "the per_round closest images, or all closer than `distance`; a fixed distance depends on the number of classes",
-    )
-    per_round: Count = assumed(20, "images adopted per round; the paper: 10 to 20")
-    distance: Positive = published(1.0, "largest distance with select distance")
+    per_round: Count = assumed(20, "images adopted per round, the closest; the paper: 10 to 20")
     relation: NonNegative = published(0.2, "weight of L_R (the paper says 0.5, its code 0.2)")
     discrepancy: NonNegative = published(1.0e-5, "weight of L_DA")
     lr_joint: Positive = published(1.0e-4, "update A: projector and classifiers")
@@ -125,57 +89,40 @@ class Drml(Section):
 class Cap(Section):
     """CAP's quota (docs/methods.md 4.6); BBAM uses it too."""
 
-    facts: ClassVar = MethodFacts(title="CAP", head="linear", convex=True, ema_on=("nuswide",))
-
     eta_pos: Share = published(1.0, "share of the expected positives that train")
     eta_neg: Share = published(0.998, "share of the expected negatives that train")
-    unseen: Literal["mask", "published"] = own(
-        "mask", "a class with a quota of 0; published: every image positive, as in the published code"
-    )
 
 
 class Pclp(Section):
     """PCLP (docs/methods.md 4.7)."""
 
-    facts: ClassVar = MethodFacts(title="PCLP", head=OWN_HEAD, partial=False, ema_on=())
-
     prior: Literal["scm", "none"] = published("scm", "scm: adversarial stage 1 with the causal prior")
     warmup_epochs: Count = published(10, "passes of stage 1 over D_u: 10 on VOC; COCO and NUS-WIDE: 1")
     warmup_labelled: Count = published(2, "labelled images per step of stage 1")
-    warmup_unlabelled: Annotated[int, Field(ge=2)] = published(6, "unlabelled images per step of stage 1")
-    epochs: Count | Literal["auto"] = assumed(
-        "auto", "passes of stage 2 over D_u: 10 on VOC, 29 on COCO and NUS-WIDE; auto: train.epochs"
-    )
-    batch_size: Annotated[int, Field(ge=2)] | Literal["auto"] = published(
+    warmup_unlabelled: Several = published(6, "unlabelled images per step of stage 1")
+    epochs: CountOrAuto = assumed("auto", "passes of stage 2 over D_u: 10 on VOC, 29 on COCO and NUS-WIDE; auto: train.epochs")
+    batch_size: Several | Literal["auto"] = published(
         "auto",
         "labelled + unlabelled images per step of stage 2: 64 on all data sets; auto: train.batch_size, which is halved on VOC",
     )
-    batch_labelled: Count | Literal["auto"] = published(
+    batch_labelled: CountOrAuto = published(
         "auto", "labelled images among them; auto: train.batch_labelled where that is set, else a quarter, 16 of 64 as published"
-    )
-    latent: Count | Literal["auto"] = published(
-        "auto", "auto: 32, 64, 128 ...: the first above the number of classes; 32 on VOC, 128 on COCO and NUS-WIDE"
     )
     consistency: NonNegative = published(0.1, "weight of the soft consistency on D_u")
     adversarial: NonNegative = published(1.0e-3, "weight of the discriminator's answer in the encoder's loss")
-    adversary_size: Annotated[int, Field(ge=8)] | Literal["auto"] = assumed(
-        "auto", "pixels, a power of two; auto: the largest within image_size; the published code trains at 256"
-    )
-    broadcast: bool = assumed(
-        False, "true: every image is scored with every code of the step, which a sum of two shapes does in the published code"
+    adversary_size: Literal["auto", 8, 16, 32, 64, 128, 256, 512] = assumed(
+        "auto", "pixels of its images; auto: the largest power of two within image_size; the published code trains at 256"
     )
     adversary_width: Count = published(32, "channels of the generator's and the discriminator's outermost layer")
     adversary_lr: Positive = published(1.0e-4, "learning rate of the discriminator, the generator and the causal prior")
 
 
 class Bbam(Section):
-    """BBAM (docs/methods.md 4.8). The options after `clamp` exist to reproduce what its public code does."""
-
-    facts: ClassVar = MethodFacts(title="BBAM", head=OWN_HEAD, partial=False, reads=("cap",), ema_on=("awa2",))
+    """BBAM (docs/methods.md 4.8)."""
 
     scale: Positive = published(20.0, "factor of the cosines")
     margin: NonNegative = published(0.4, "margin of the angular loss")
-    batch_size: Annotated[int, Field(ge=2)] | Literal["auto"] = published(
+    batch_size: Several | Literal["auto"] = published(
         "auto",
         "labelled + unlabelled images per step of the main stage, a quarter labelled: 128 on AWA2; auto: train.batch_size, "
         "where train.batch_labelled auto takes 4/8/16/32 of 64 at 5/10/15/20 %",
@@ -183,57 +130,14 @@ class Bbam(Section):
     lr: Positive | Literal["auto"] = published(
         "auto", "peak learning rate of both stages: 5e-5 on VOC, 1e-4 elsewhere; auto: optimiser.lr, which is 1e-4 as published"
     )
-    balance: bool = published(True, "angle transform")
     momentum: Share = published(0.01, "weight of the old statistics, as in the published code")
     negatives: Positive = published(5.0, "hard negatives kept for each positive")
-    clamp: Fraction = own(1.0e-6, "cosines stay within +-(1 - clamp); 0: unclamped, as published")
-    transform: Literal["average", "hidden_labels"] = own(
-        "average", "in pseudo-labelling; hidden_labels: the published code's leak"
-    )
-    labelled_mask: Literal["refreshed", "first_epoch"] = own(
-        "refreshed", "first_epoch: the labelled images' mask is never renewed, the published code's omission"
-    )
-    warmup_split: Literal["same", "seed_1000"] = own(
-        "same", "seed_1000: warm-up trains on another labelled subset, the published code's leak"
-    )
 
 
 class D2l(Section):
     """D2L with metric-adaptive thresholds (docs/methods.md 4.9)."""
 
-    facts: ClassVar = MethodFacts(title="D2L", head="linear", ema_on=())
-
     beta: Positive = published(0.5, "beta of F-beta; below 1 precision counts more")
-    formula: Literal["published", "standard"] = published(
-        "published", "published: (1 + b^2) P R / (b P + R); standard: b^2 in the denominator"
-    )
-    unseen: Literal["mask", "published"] = own(
-        "mask", "a class without labelled positives; published: every image positive, as in the published code"
-    )
-
-
-_SECTIONS = (
-    *(Dicap, Bce, Asl, Mld),  # the paper's method, and labels alone
-    *(Top1, Topk, Iat, Drml, Cap, Pclp, Bbam, D2l),
-)
-METHODS = {section.__name__.lower(): section.facts for section in _SECTIONS}
-
-
-class MethodSections(Section):
-    """The sections of the settings that are options of single methods."""
-
-    topk: Topk
-    iat: Iat
-    drml: Drml
-    cap: Cap
-    pclp: Pclp
-    bbam: Bbam
-    d2l: D2l
-
-
-def recommends(method: str, protocol: str) -> bool:
-    """Whether DiCaP follows the recommended rule for a frozen backbone (docs/photographs.md) instead of the paper's."""
-    return method == "dicap" and protocol == "recommended"
 
 
 def holds_out(method: str, protocol: str) -> bool:
@@ -241,9 +145,4 @@ def holds_out(method: str, protocol: str) -> bool:
 
     Not by a method that counts nothing, nor by the recommended rule: then all of D_l is trained on and counted.
     """
-    return METHODS[method].finetunes and not recommends(method, protocol)
-
-
-def unread_sections(method: str) -> list[str]:
-    """The sections of single methods that this one does not read."""
-    return [name for name in MethodSections.model_fields if name not in (method, *METHODS[method].reads)]
+    return METHODS[method].finetunes and protocol != "recommended"

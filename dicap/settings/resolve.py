@@ -86,15 +86,15 @@ def resolve_values(values: dict[str, Any], params: Path, read: Callable[[Path], 
     if merged["weights_file"] is not None:
         merged["backbone_weights"], origins["backbone_weights"] = merged["weights_file"], origins["weights_file"]
     method = next((name for name in METHODS if name == merged["method"]), None)
+    own = method is not None and METHODS[method].head == OWN_HEAD
     if method is None:
         problems.append(_unknown_name(origins.get("method", params), "method", merged["method"], METHODS))
         merged["head"] = merged.get("head") or HEADS[0]  # no complaint about what only follows from this one
-    elif merged["head"] is None or (METHODS[method].is_its_head and origins["head"] != _short(params)):
+    elif merged["head"] is None or ((own or method == "mld") and origins["head"] != _short(params)):  # the head is the method
         merged["head"] = METHODS[method].head
         origins["head"] = f"published head of {method}"
     if method is not None:
         _values_of_method(method, merged, origins)
-    own = method is not None and METHODS[method].head == OWN_HEAD
     if own and merged["head"] != OWN_HEAD:
         problems.append(
             f"{origins['head']}: head: found {merged['head']!r}, but {method} brings its own network; set head to null"
@@ -233,11 +233,8 @@ def _unknown_name(origin: Path | str, key: str, value: Any, allowed) -> str:
 def _explain(item: Any, origins: dict[str, str], params: Path) -> str:
     """One line for one of pydantic's findings."""
     # A union reports one finding per member with the member's type appended; the key ends where the known keys do.
-    location = [str(part) for part in item["loc"]]
-    keys = set(known_keys())
-    key = next(
-        (".".join(location[:n]) for n in range(len(location), 0, -1) if ".".join(location[:n]) in keys), ".".join(location)
-    )
+    section, *names = map(str, item["loc"])
+    key = next((key for key in known_keys() if key in (section, ".".join([section, *names[:1]]))), section)
     message = item["msg"].removeprefix("Input should be ").replace("'", "")
     origin = origins.get(key, _short(params))
     if item["input"] is None:

@@ -12,9 +12,11 @@ from dicap.settings.catalogue import FORMATS, RAW
 from dicap.settings.fields import (
     Count,
     Fraction,
+    Inside,
     NonNegative,
     Positive,
     Section,
+    Several,
     Share,
     Whole,
     assumed,
@@ -22,7 +24,7 @@ from dicap.settings.fields import (
     published,
     required,
 )
-from dicap.settings.methods import METHODS, MethodSections, recommends
+from dicap.settings.methods import METHODS, Bbam, Cap, D2l, Drml, Iat, Pclp, Topk, holds_out
 
 
 class Convert(Section):
@@ -46,8 +48,7 @@ class Own(Section):
     image: str | None = own(None, "column of a table, or key of a Label Studio task, that names the images")
     labels: str | None = own(None, "column of labels")
     classes: list[str] | None = own(
-        None,
-        "columns of 0 and 1, one a class, where there is no column of labels; of Label Studio the controls that hold classes",
+        None, "columns of 0 and 1, one a class, where there is no column of labels; of Label Studio the controls with classes"
     )
     names: list[str] | None = own(
         None,
@@ -55,20 +56,15 @@ class Own(Section):
         "any more, is refused; null: any name",
     )
     split: str | None = own(None, "column of a table, or key of COCO's images: train, val, test, unlabeled")
-    group: str | None = own(
-        None, "column or key that groups photographs, such as a patient or a scene: a group stays on one side of every split"
-    )
+    group: str | None = own(None, "column or key of groups, such as patients or scenes: a group stays on one side of every split")
     value: str | None = own(None, "column beside labels: 1 where the label is there, 0 where it is known to be absent")
     absent: str | None = own(None, "column of classes known to be absent; a class in neither column is then unknown")
     open: str | None = own(None, "column that is 1 where a row is not labelled")
     ignore: list[str] | None = own(None, "columns, keys of COCO, file endings (.txt), files and folders without labels")
     rows: Literal["image", "label"] | None = own(None, "a row is an image, or one label of its image; null: an image")
-    separator: str = own(
-        "auto", "separator of names in a cell of a table, beside `;`; auto: `;`, and a question if another mark is possible"
-    )
+    separator: str = own("auto", "separator of names in a cell, beside `;`; auto: `;`, and a question if another is possible")
     words: Literal["auto", "class", "none", "empty"] = own(
-        "auto",
-        "meaning of words such as NA, none or ? for a label: a class, none of the classes, an empty cell; auto: a question",
+        "auto", "meaning of words such as NA, none or ? for a label: a class, no class, an empty cell; auto: a question"
     )
     minus: Literal["auto", "absent", "unknown"] = own("auto", "meaning of -1; auto: a question")
     blank: Literal["auto", "absent", "unknown"] = own(
@@ -78,38 +74,30 @@ class Own(Section):
         "auto", "meaning of an image of split train or test without any label; auto: none of the classes, with a note"
     )
     empty_absent: Literal["auto", "absent", "unknown"] = own(
-        "auto",
-        "meaning of an empty cell in the column absent, for the classes that are not labels of the row; auto: a question",
+        "auto", "meaning of an empty cell in the column absent, for the classes that are not labels of the row; auto: a question"
     )
     label_folder: Literal["auto", "first", "last", "all"] = own("auto", "which of several folders is the label; auto: a question")
     answers: Literal["auto", "last", "all"] = own(
         "auto", "which of several answers to a Label Studio task counts if times do not tell the newest; auto: a question"
     )
-    attributes: Literal["auto", "classes", "ignore"] = own(
-        "auto", "use of the attributes of labels in CVAT and COCO; auto: a question"
-    )
+    attributes: Literal["auto", "classes", "ignore"] = own("auto", "use of labels' attributes in CVAT and COCO; auto: a question")
     unlabeled_root: str | None = own(None, "a second folder, of truly unlabelled images; data/none: none")
     test_share: Fraction = own(0.0, "share of the labelled images to draw as test split if no split is given")
     added: str | None = own(None, "CSV of labels given later, as `dicap-stage import-labels` writes it")
-    new_classes: list[str] | None = own(
-        None, "classes added by `import-labels`: unknown in images whose own labels do not name them"
-    )
+    new_classes: list[str] | None = own(None, "classes added by `import-labels`: unknown in images whose labels do not name them")
 
 
 class Split(Section):
     """Labelled / unlabelled split and D_sup / D_est (docs/methods.md 2.3, 3.2)."""
 
-    est_fraction: Annotated[float, Field(gt=0, lt=1)] = published(
-        0.2, "share of the labelled images that goes to D_est, the rest to D_sup"
-    )
+    est_fraction: Inside = published(0.2, "share of the labelled images that goes to D_est, the rest to D_sup")
 
 
 class Network(Section):
     """What is common to the networks beside backbone and head (docs/methods.md 2.4, 2.5, 5)."""
 
     normalize: Literal["none", "imagenet", "half", "auto"] = assumed(
-        "none",
-        "none: pixels in [0, 1], as in the published code; half: mean = std = 0.5; auto: what the backbone was pretrained with",
+        "none", "none: pixels in [0, 1], as in the published code; half: mean = std = 0.5; auto: as the backbone was pretrained"
     )
     stride: Literal[8, 16, 32] = published(32, "pixels of the image per step of the last feature map")
     tokens: Literal["map", "class_and_mean"] = own(
@@ -148,10 +136,7 @@ class Linear(Section):
         "weight of a pseudo-labelled row relative to a labelled one; auto: 0.5, and with DiCaP's recommended rule none "
         "where it does not improve out-of-fold scores of the labelled images",
     )
-    neighbours: Whole = own(
-        0,
-        "number of nearest images to average a teacher's row with; 0: none",
-    )
+    neighbours: Whole = own(0, "number of nearest images to average a teacher's row with; 0: none")
 
 
 class Augment(Section):
@@ -168,9 +153,7 @@ class Loss(Section):
     gamma_neg: NonNegative = assumed(4.0, "focusing exponent of negative entries")
     gamma_pos: NonNegative = assumed(0.0, "focusing exponent of positive entries")
     clip: Fraction = assumed(0.05, "margin by which the probability of negative entries is lowered")
-    reduction: Literal["sum", "mean"] = assumed(
-        "sum", "sum over entries / images of the step, or mean over entries (literal equation)"
-    )
+    reduction: Literal["sum", "mean"] = assumed("sum", "sum over entries / images of the step, or mean over entries (literal)")
 
 
 class Optimiser(Section):
@@ -178,7 +161,7 @@ class Optimiser(Section):
 
     lr: Positive = published(1.0e-4, "peak learning rate of warm-up and main stage")
     weight_decay: NonNegative = published(1.0e-4, "decoupled weight decay of AdamW")
-    pct_start: Annotated[float, Field(gt=0, lt=1)] = assumed(0.2, "share of the cycle in which the learning rate rises")
+    pct_start: Inside = assumed(0.2, "share of the cycle in which the learning rate rises")
     ema_decay: Fraction = published(0.9997, "weight of the old value in the moving average of the weights")
 
 
@@ -189,7 +172,7 @@ class Warmup(Section):
         "all", "all: the whole network, as published; head: the backbone stays as it comes, and its features are computed once"
     )
     epochs: Count = assumed(12, "passes over the labelled images, or over the images that warmup.over names")
-    batch_size: Annotated[int, Field(ge=2)] | Literal["auto"] = assumed(
+    batch_size: Several | Literal["auto"] = assumed(
         "auto",
         "labelled images per step; auto: 320 x the labelled share, which is 16/32/48/64 at 5/10/15/20 % as published; bbam: 16",
     )
@@ -211,9 +194,7 @@ class Calibration(Section):
     policy: Literal["estimated", "uniform", "confidence", "labeled", "optimal"] = published(
         "estimated", "where the weights of pseudo-labels come from; estimated: from D_est, as published"
     )
-    target: Literal["hard", "soft"] = published(
-        "hard", "target of confident entries: hard label with weight w, or soft target r_pos(p)"
-    )
+    target: Literal["hard", "soft"] = published("hard", "target of confident entries: hard label with weight w, or soft r_pos(p)")
     bins: Count = published(20, "number of bins K")
     anchor: Literal["left", "centre", "right"] = assumed(
         "left", "position of a rate in its bin: left is the printed formula with 0-based bins, centre the unbiased choice"
@@ -226,9 +207,7 @@ class Calibration(Section):
 class Thresholds(Section):
     """Dual thresholds (paper section 4; docs/methods.md 3.5, 3.13-B)."""
 
-    rule: Literal["midrange", "none"] = published(
-        "midrange", "midrange: as published; none: every entry is confident, label 1[p >= 0.5]"
-    )
+    rule: Literal["midrange", "none"] = published("midrange", "midrange: as published; none: all confident, label 1[p >= 0.5]")
 
 
 class Contrastive(Section):
@@ -236,16 +215,11 @@ class Contrastive(Section):
 
     enabled: bool = published(True, "whether the main stage contrasts uncertain entries")
     temperature: Positive = assumed(0.5, "temperature of NT-Xent")
-    max_pairs: Annotated[int, Field(ge=2)] = assumed(2048, "most entries to contrast in one step; more are sampled at random")
+    max_pairs: Several = assumed(2048, "most entries to contrast in one step; more are sampled at random")
     coefficient: NonNegative | Literal["auto"] = assumed(
-        "auto",
-        "weight of the loss; auto: 1 relative to the other terms, which is 1 / images of the step with loss.reduction sum, and 1 "
-        "with mean",
+        "auto", "weight of the loss; auto: 1 beside the other terms, which is 1 / images of the step with loss.reduction sum"
     )
-    weak_gradient: bool = assumed(
-        False,
-        "whether the weak view carries a gradient too, in warm-up and main stage; false: it is a constant",
-    )
+    weak_gradient: bool = assumed(False, "whether the weak view carries a gradient too, in warm-up and main stage")
 
 
 class Train(Section):
@@ -261,14 +235,12 @@ class Train(Section):
     )
     epochs: Count = assumed(28, "passes over the unlabelled images")
     cycle_epochs: Whole = assumed(40, "length of the one-cycle; 0: as long as the training. CAP's cycle outlasts its training")
-    batch_size: Annotated[int, Field(ge=2)] = assumed(64, "labelled + unlabelled images per step")
+    batch_size: Several = assumed(64, "labelled + unlabelled images per step")
     batch_labelled: Count | Literal["auto"] = assumed(
         "auto",
         "labelled images among them; auto: 1.25 x the labelled share of the batch, 4/8/12/16 of 64 at 5/10/15/20 % as published",
     )
-    shuffle: bool = assumed(
-        True, "false: CAP's fixed batches, in the order in which the labels were drawn and alike in every epoch"
-    )
+    shuffle: bool = assumed(True, "false: CAP's fixed batches, in the order in which labels were drawn and alike in every epoch")
     eval_every: Count = own(1, "epochs between two evaluations")
 
 
@@ -282,12 +254,10 @@ class Finetune(Section):
     ema_decay: Fraction = assumed(0.9997, "as optimiser.ema_decay")
 
 
-class Common(Section):
-    """What every method has."""
+class Settings(Section):
+    """One experiment, resolved: what every method has, then the options of single methods."""
 
-    dataset: str = required(
-        "which images: pictograms, digits, table (your own), voc2007, voc2012, coco2014, coco2017, nuswide, awa2"
-    )
+    dataset: str = required("one of pictograms, digits, table (your own), voc2007, voc2012, coco2014, coco2017, nuswide, awa2")
     data_root: str = own(RAW, "folder of the raw data set (pictograms and digits need none)")
     ratio: Annotated[float, Field(gt=0, le=1)] = required("share of the training images whose labels may be used")
     seed: Annotated[int, Field(ge=0, lt=2**32)] = required("seed of all random numbers")
@@ -301,8 +271,7 @@ class Common(Section):
     head: str = required("ml_decoder, linear; null: the method's published head")
     image_size: Annotated[int, Field(ge=16, le=2048)] = published(224, "side of the square images in pixels")
     weights: Literal["raw", "ema"] = assumed(
-        "raw",
-        "the network that is fine-tuned and returned, for every method; raw: as trained; ema: its moving average",
+        "raw", "the network that is fine-tuned and returned, for every method; raw: as trained; ema: its moving average"
     )
     convert: Convert
     own: Own
@@ -319,10 +288,13 @@ class Common(Section):
     contrastive: Contrastive
     train: Train
     finetune: Finetune
-
-
-class Settings(MethodSections, Common):  # pydantic takes the fields of the last base first
-    """One experiment, resolved."""
+    topk: Topk
+    iat: Iat
+    drml: Drml
+    cap: Cap
+    pclp: Pclp
+    bbam: Bbam
+    d2l: D2l
 
     def trainable(self, stage: str) -> str:
         """What warmup, pseudo_label, train or finetune trains: `head`, on features of the frozen backbone, or `all`.
@@ -333,10 +305,9 @@ class Settings(MethodSections, Common):  # pydantic takes the fields of the last
 
     def trains(self, stage: str) -> bool:
         """Whether the method has this stage: `warmup`, `train` or `finetune`. Else the model of the one before is passed on."""
-        facts = METHODS[self.method]
         if stage == "finetune":
-            return facts.finetunes and self.finetune.enabled and not self.recommends
-        return stage == "warmup" or facts.unlabelled
+            return self.finetune.enabled and holds_out(self.method, self.protocol)
+        return stage == "warmup" or METHODS[self.method].unlabelled
 
     def publishes(self, stage: str) -> Literal["raw", "ema"]:
         """Which network warmup, train or finetune hands on as its model: where no stage follows, the result."""
@@ -358,6 +329,11 @@ class Settings(MethodSections, Common):  # pydantic takes the fields of the last
         return self.recommends and self.train.trainable == "all"
 
     @property
+    def reads_hidden_labels(self) -> bool:
+        """Whether rates are counted on labels that training must not read (docs/methods.md 3.10). Nothing else reads them."""
+        return self.method == "dicap" and self.calibration.policy == "optimal" and not self.recommends
+
+    @property
     def recommends(self) -> bool:
-        """Whether DiCaP's rule is the recommended one for a frozen backbone, not the paper's."""
-        return recommends(self.method, self.protocol)
+        """Whether DiCaP's rule is the recommended one for a frozen backbone (docs/photographs.md), not the paper's."""
+        return self.method == "dicap" and self.protocol == "recommended"

@@ -55,7 +55,7 @@ class Diagnostics:
             f"share_{name}": _share(int((pseudo.label == value).sum()), pseudo.label.numel())
             for name, value in (("pos", 1), ("neg", 0), ("uncertain", -1))
         }
-        row["n_crossed"] = 0 if refresh.crossed is None else int(refresh.crossed)
+        row["n_crossed"] = 0 if refresh.thresholds is None else int(refresh.thresholds.crossed.sum())
         row["n_guarded"] = 0 if refresh.guarded is None else int(refresh.guarded)
         row["weight_pos"], row["weight_pos_sd"] = _mean_and_deviation(pseudo, 1)
         row["weight_neg"], _ = _mean_and_deviation(pseudo, 0)

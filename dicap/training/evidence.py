@@ -9,9 +9,8 @@ from torch import nn
 
 from dicap.calibration.evidence import Evidence
 from dicap.calibration.thresholds import Thresholds
-from dicap.methods.base import Calibrates
 from dicap.randomness import permutation
-from dicap.settings.methods import METHODS
+from dicap.settings.methods import METHODS, holds_out
 from dicap.training.experiment import Experiment
 
 MOST_CARRIED = 4096  # images by whose ranks scores are carried over to a fine-tuned network: more would not move them
@@ -24,11 +23,12 @@ def evidence_of(experiment: Experiment, network: nn.Module, stage: str) -> Evide
     A method that keeps D_est from training is asked on D_est. The others have nothing to be asked on and decide at 0.5. So does
     a warm-up model: the thresholds belong to the main stage, and another rule must not train the warm-up again.
     """
-    if isinstance(experiment.method, Calibrates):
+    s = experiment.settings
+    if holds_out(s.method, s.protocol):
         evidence = on_est(experiment, network)
         return evidence if stage == "warmup" else with_thresholds(evidence, experiment, network)
-    why = f"{METHODS[experiment.settings.method].title} trains on all labelled images"
-    if experiment.settings.recommends:
+    why = f"{METHODS[s.method].title} trains on all labelled images"
+    if s.recommends:
         why = "the warm-up trains on all labelled images, the main stage measures"
     return Evidence.none(prior_of(_labels(experiment, experiment.roles.labelled)), f"no curve: {why}; decisions at 0.5")
 
@@ -42,10 +42,9 @@ def on_est(experiment: Experiment, network: nn.Module) -> Evidence:
 
 def with_thresholds(evidence: Evidence, experiment: Experiment, network: nn.Module) -> Evidence:
     """The evidence with the method's own thresholds, from scores of D_sup by this network."""
-    method, sup = experiment.method, experiment.roles.sup
-    assert isinstance(method, Calibrates)
+    sup = experiment.roles.sup
     y = experiment.labels.of(sup).to(experiment.runtime.device)
-    tau_pos, tau_neg = published_thresholds(method.thresholds(experiment.predict(network, sup), y))
+    tau_pos, tau_neg = published_thresholds(experiment.method.thresholds(experiment.predict(network, sup), y))
     return replace(evidence, tau_pos=tau_pos, tau_neg=tau_neg)
 
 

@@ -18,8 +18,7 @@ from dicap.files.artifacts import ROLES, read_roles
 from dicap.machine.progress import progress
 from dicap.machine.runtime import Runtime
 from dicap.methods import build_method
-from dicap.methods.base import HiddenLabels, Method, Phase, Roles
-from dicap.methods.leaks import named_leak
+from dicap.methods.base import Method, Phase, Roles
 from dicap.network import detach_backbone
 from dicap.network.stored import StoredBackbone
 from dicap.settings import Settings
@@ -59,7 +58,7 @@ class Experiment:
     labels: VisibleLabels
     method: Method
     inputs: Inputs
-    oracle: HiddenLabels | None = None  # see dicap.methods.leaks
+    oracle: HiddenLabelReader | None = None  # see Settings.reads_hidden_labels
     frozen: bool = False  # the head alone is trained, on features of the backbone
     bank: FrozenFeatures | None = None  # of the backbone as it came, also where the stage trains it
 
@@ -95,17 +94,15 @@ class Experiment:
         roles = Roles(**{role: np.flatnonzero(role_of == role) for role in ROLES})
         counts = store.meta["counts"]  # of images without any labels `ratio` knows nothing, a step's composition must
         method = build_method(settings, len(store.classes), counts["train"] / (counts["train"] + counts["unlabeled"]))
-        oracle, readable = None, roles.labelled
-        if (leak := named_leak(settings)) is not None:
+        oracle = None
+        if settings.reads_hidden_labels:
             oracle = HiddenLabelReader(folder)
             if not oracle.labels(roles.unlabeled)[1].any():
-                key, value = leak.split(": ")
                 raise SettingsError(
-                    f"params.yaml: {key}: found {value!r}, which looks at the labels of unlabelled images, and no "
-                    f"unlabelled image of {folder} has any; leave {key} as published"
+                    "params.yaml: calibration.policy: found 'optimal', which looks at the labels of unlabelled images, and no "
+                    f"unlabelled image of {folder} has any; leave calibration.policy as published"
                 )
-            readable = np.union1d(readable, method.warmup(roles).labelled)
-        labels = VisibleLabels(folder, readable)
+        labels = VisibleLabels(folder, roles.labelled)
         images = Images(store, settings.seed, settings.augment.flip)
         experiment = Experiment(settings, runtime, folder, store, roles, labels, method, images, oracle, bank=bank)
         return experiment if bank is None or settings.unfreezes else experiment.on_bank()

@@ -1,5 +1,5 @@
 """Labels that training must not read, for diagnostics and scores. Each reader is opened where it may be used and never passed
-on, except the oracle of an option that is named after the leak (`dicap.methods.leaks`)."""
+on, except the oracle of calibration.policy `optimal` (`Settings.reads_hidden_labels`)."""
 
 from pathlib import Path
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor, nn
 
-from dicap.methods.base import HiddenLabels
 from dicap.training.experiment import Experiment
 
 
@@ -23,11 +22,6 @@ class EpochTeacher:
     def __post_init__(self) -> None:
         self.carry = {name: tensor.to(self.experiment.runtime.device) for name, tensor in self.carry.items()}
 
-    @property
-    def oracle(self) -> HiddenLabels | None:
-        """Hidden labels, where an option is named after reading them."""
-        return self.experiment.oracle
-
     def scores(self, rows: np.ndarray) -> Tensor:
         """(n, C) float32 scores."""
         return self.experiment.predict(self.network, rows, weak=self._view)
@@ -43,3 +37,9 @@ class EpochTeacher:
     def labels(self, rows: np.ndarray) -> Tensor:
         """(n, C) labels of D_l, -1 where unknown."""
         return self.experiment.labels.of(rows).to(self.experiment.runtime.device)
+
+    def hidden_labels(self, rows: np.ndarray) -> tuple[Tensor, Tensor]:
+        """(n, C) labels and (n,) bool, whether a row has any, where `Settings.reads_hidden_labels`."""
+        assert self.experiment.oracle is not None
+        labels, known = self.experiment.oracle.labels(rows)
+        return labels.to(self.experiment.runtime.device), known.to(self.experiment.runtime.device)

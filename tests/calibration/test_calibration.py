@@ -24,9 +24,9 @@ from dicap.calibration.thresholds import dual_thresholds, hard_labels
 from dicap.settings.schema import Calibration
 
 K = 20
-CALIBRATED = (torch.arange(K) + 0.5).double() / K  # r_pos[k] = centre of bin k
 ANCHORS = ("left", "centre", "right")
-STRAIGHT = Rates(torch.zeros(K), torch.zeros(K), CALIBRATED, anchor="centre")  # w(p, 1) = p but at the ends
+CENTRES = (torch.arange(K) + 0.5).double() / K
+STRAIGHT = Rates(torch.zeros(K), torch.zeros(K), CENTRES, anchor="centre")  # w(p, 1) = p but at the ends
 
 
 def scores(n, c, seed=0):
@@ -34,7 +34,9 @@ def scores(n, c, seed=0):
     return torch.from_numpy(rng.random((n, c))), torch.from_numpy((rng.random((n, c)) < 0.3).astype(np.uint8))
 
 
-probabilities = arrays.arrays(np.float64, st.tuples(st.integers(1, 30), st.integers(1, 4)), elements=st.floats(0, 1))
+# Scores that lie on borders more often than chance would have it.
+score = st.one_of(st.floats(0, 1), st.sampled_from([0.0, 1.0, 0.5, 1 / K, np.nextafter(1 / K, 0), np.nextafter(1.0, 0)]))
+matrices = arrays.arrays(np.float64, st.tuples(st.integers(1, 12), st.integers(1, 4)), elements=score)
 
 
 # -- counting ---------------------------------------------------------------------------------------------
@@ -48,6 +50,12 @@ def test_counts_of_known_entries_equal_a_loop(bins):
     for i, c in torch.nonzero(y >= 0).tolist():
         expected[1 - y[i, c], c, min(math.floor(p[i, c] * bins), bins - 1)] += 1
     assert torch.equal(torch.stack(count_bins(p, y, bins)).float(), expected.sum(1))
+
+
+@pytest.mark.parametrize("p", [-0.1, 3.0, float("nan")])
+def test_what_is_no_confidence_is_not_counted(p):
+    with pytest.raises(ValueError, match=r"expected confidences in \[0, 1\]; of logits take the sigmoid"):
+        count_bins(torch.tensor([[0.5, p]]), torch.tensor([[1, 0]]), K)
 
 
 # -- rates ------------------------------------------------------------------------------------------------
@@ -93,7 +101,7 @@ def papers_equation(p, r, anchor):
 
 
 @given(
-    probabilities,
+    matrices,
     st.sampled_from(ANCHORS),
     st.lists(st.floats(0, 1), min_size=1, max_size=25),
     st.lists(st.integers(0, 25), max_size=3),
@@ -104,14 +112,6 @@ def test_weights_are_the_papers_equation(p, anchor, r, edges):
     assert weights.tolist() == pytest.approx([papers_equation(value, r, anchor) for value in p.tolist()], abs=1e-13)
 
 
-@pytest.mark.parametrize(("anchor", "w"), [("left", 0.545), ("centre", 0.52), ("right", 0.495)])
-def test_weights_at_the_fixture_of_the_specification(anchor, w):
-    """docs/methods.md 9; and the first anchor is the default."""
-    p, counts = torch.tensor([[0.52]]).double(), (1e9 * CALIBRATED, 1e9 * (1 - CALIBRATED))
-    assert estimate_rates(*counts, anchor=anchor).at(p).item() == pytest.approx(w)
-    assert anchor != "left" or estimate_rates(*counts).at(p).item() == pytest.approx(w)
-
-
 @pytest.mark.parametrize("policy", get_args(Calibration.model_fields["policy"].annotation))
 @given(
     p=arrays.arrays(np.float32, (4, 3), elements=st.floats(0, 1, width=32)),
@@ -120,20 +120,12 @@ def test_weights_at_the_fixture_of_the_specification(anchor, w):
 def test_every_policy_weights_each_entry_by_itself(policy, p, labels):
     p, label = torch.from_numpy(p), torch.from_numpy(labels)
     weight = correctness_weight(p, label, STRAIGHT, policy=policy)
-    assert weight.dtype == torch.float32 and bool(((weight >= 0) & (weight <= 1)).all())
-    assert not weight[label < 0].any(), "an uncertain entry has no weight"
-    other = correctness_weight(p.flip(0, 1), label.flip(0, 1), STRAIGHT, policy=policy)
-    assert torch.equal(other, weight.flip(0, 1))
-
-
-def test_policies():
-    p = torch.tensor([[0.9, 0.2, 0.5]])
-    label = torch.tensor([[1, 0, -1]], dtype=torch.int8)
-    assert correctness_weight(p, label, None, policy="uniform").tolist() == [[1, 1, 0]]
-    assert correctness_weight(p, label, None, policy="confidence")[0].tolist() == pytest.approx([0.9, 0.8, 0.0])
-    for policy in ("estimated", "labeled", "optimal"):
-        w = correctness_weight(p, label, STRAIGHT, policy=policy)
-        assert w[0].tolist() == pytest.approx([0.9, 0.8, 0.0])
+    assert weight.dtype == torch.float32
+    w_pos = {"uniform": None, "confidence": p}.get(policy, p.clamp(0.5 / K, 1 - 0.5 / K))  # the curve is flat beyond its ends
+    for i in range(4):
+        for c in range(3):
+            chance = 1 if w_pos is None else {1: w_pos[i, c], 0: 1 - w_pos[i, c]}.get(int(label[i, c]))
+            assert weight[i, c] == (0 if label[i, c] < 0 else pytest.approx(float(chance), abs=1e-6))
 
 
 @pytest.mark.parametrize("anchor", ANCHORS)
@@ -172,6 +164,50 @@ def test_without_thresholds_an_entry_is_positive_from_a_half():
     t = dual_thresholds(p, y, rule="none")
     assert t.tau_pos.tolist() == t.tau_neg.tolist() == [0.5] * 2
     assert hard_labels(torch.tensor([[0.5, 0.49]]), t, rule="none").tolist() == [[1, 0]]
+
+
+# -- a whole refresh --------------------------------------------------------------------------------------
+
+
+def refresh(p, y, p_new, *, bins=K, anchor="left", empty_bin="interpolate", policy="estimated"):
+    """(label, weight) of new scores, from labelled ones: sections 3 and 4 in a row."""
+    p, y, p_new = (torch.as_tensor(array) for array in (p, y, p_new))
+    rates = estimate_rates(*count_bins(p, y, bins), anchor=anchor, empty_bin=empty_bin)
+    label = hard_labels(p_new, dual_thresholds(p, y))
+    return label, correctness_weight(p_new, label, rates, policy=policy)
+
+
+@pytest.mark.promise("The order of images changes no weight, threshold or pseudo-label", section="Numbers")
+@given(matrices, st.data())
+def test_the_whole_refresh_does_not_depend_on_the_order_of_images(p, data):
+    y = data.draw(arrays.arrays(np.uint8, p.shape, elements=st.integers(0, 1)))
+    p_new = data.draw(arrays.arrays(np.float64, p.shape, elements=score))
+    order, new_order = (np.array(data.draw(st.permutations(range(len(p))))) for _ in range(2))
+    one, other = refresh(p, y, p_new), refresh(p[order], y[order], p_new[new_order])
+    assert torch.equal(one[0][new_order], other[0]) and torch.equal(one[1][new_order], other[1])
+
+
+@pytest.mark.promise("Weights are probabilities, and w(p, 0) = 1 - w(p, 1)", section="Numbers")
+@given(matrices, st.data(), st.sampled_from(ANCHORS), st.sampled_from(["interpolate", "zero"]), st.integers(1, 30))
+def test_weights_are_probabilities_whatever_was_counted(p, data, anchor, empty_bin, bins):
+    y = data.draw(arrays.arrays(np.uint8, p.shape, elements=st.integers(0, 1)))
+    label, weight = refresh(p, y, p, anchor=anchor, empty_bin=empty_bin, bins=bins)
+    assert ((weight >= 0) & (weight <= 1)).all() and (weight[label < 0] == 0).all()
+    rates = estimate_rates(*count_bins(torch.from_numpy(p), torch.from_numpy(y), bins), anchor=anchor, empty_bin=empty_bin)
+    ones = torch.ones(p.shape, dtype=torch.int8)
+    confidence = torch.from_numpy(p)
+    both = [correctness_weight(confidence, k * ones, rates) for k in (1, 0)]
+    torch.testing.assert_close(both[0] + both[1], torch.ones(p.shape), atol=1e-6, rtol=0)
+    if bins == 1:
+        assert len(both[0].unique()) == 1  # a single bin is a constant
+
+
+@pytest.mark.promise("Weights are monotone in the confidence if the rates are", section="Numbers")
+@given(arrays.arrays(np.float64, K, elements=st.floats(0, 1)), st.sampled_from(ANCHORS), matrices)
+def test_higher_confidence_never_weighs_less_where_rates_rise(rates, anchor, p):
+    flat = torch.from_numpy(np.sort(p.ravel())).unsqueeze(1)
+    weight = interpolated(flat, torch.from_numpy(np.sort(rates)), anchor=anchor)
+    assert (weight.diff(dim=0) >= -1e-12).all()
 
 
 # -- the estimated curve ----------------------------------------------------------------------------------

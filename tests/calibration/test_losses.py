@@ -88,3 +88,22 @@ def test_losses_and_contrast_stay_in_float32(amp):
         assert found.dtype == torch.float32 and torch.isfinite(found) and torch.equal(found, exact)
         found.backward()
         assert torch.isfinite(half.grad).all()
+
+
+@pytest.mark.promise("Losses stay finite at logits of 80 in half precision", section="Numbers")
+@pytest.mark.parametrize("x", [80.0, -80.0])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_all_losses_are_finite_at_logits_of_80(x, dtype):
+    logits = torch.full((2, 3), x, dtype=dtype, requires_grad=True)
+    for y in (torch.zeros(2, 3), torch.ones(2, 3)):
+        for loss in (asymmetric_loss, binary_cross_entropy):
+            value = loss(logits, y)
+            (gradient,) = torch.autograd.grad(value.sum(), logits)
+            assert torch.isfinite(value).all() and torch.isfinite(gradient).all()
+
+
+def test_embeddings_of_zero_have_a_finite_loss_and_gradient():
+    z = torch.zeros(4, 5, requires_grad=True)
+    loss = nt_xent(z, z.detach())
+    loss.backward()
+    assert torch.isfinite(loss) and z.grad is not None and torch.isfinite(z.grad).all()

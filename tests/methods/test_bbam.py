@@ -1,10 +1,9 @@
-"""BBAM: loss, angle transform, statistics with momentum, and the leaks that only named options bring back."""
+"""BBAM: loss, angle transform, and statistics with momentum."""
 
 import copy
 import math
 
 import numpy as np
-import pytest
 import tiny
 import torch
 import torch.nn.functional as F
@@ -13,21 +12,15 @@ from dicap.machine.runtime import Runtime
 from dicap.methods import build_method
 from dicap.methods.base import Batch, Roles
 from dicap.methods.bbam import angle_statistics, angular_margin_loss
-from dicap.methods.leaks import named_leak
 from dicap.network.cosine import CosineHead, balance
 from dicap.training.optimisation import Optimisation
 
 
 def test_loss_is_finite_at_the_ends():
     for value in (-1.0, 1.0):
-        cosine = torch.full((1, 2), value, requires_grad=True)
+        cosine = torch.full((1, 2), value * 1.0000002, requires_grad=True)  # rounding takes a cosine beyond 1
         angular_margin_loss(balance(cosine, torch.zeros(2, 2), torch.zeros(2, 2)), torch.tensor([[0, 1]])).sum().backward()
         assert torch.isfinite(cosine.grad).all()
-
-
-def test_without_the_clamp_a_cosine_above_1_is_not_a_number():
-    assert balance(torch.tensor([[1.0000002]]), torch.zeros(2, 1), torch.zeros(2, 1), clamp=0).isnan().all()
-    assert torch.isfinite(balance(torch.tensor([[1.0000002]]), torch.zeros(2, 1), torch.zeros(2, 1))).all()
 
 
 def test_without_a_label_the_transform_is_the_mean_of_both_and_without_statistics_there_is_none():
@@ -92,14 +85,12 @@ class RawFeatures:
         return function(network, self._h[rows][:, :, None, None])
 
 
-@pytest.mark.parametrize("mask", ["refreshed", "first_epoch"])
-def test_an_epoch_s_statistics_and_mask_equal_the_published_procedure(mask):
+def test_an_epoch_s_statistics_and_mask_equal_the_published_procedure():
     torch.manual_seed(3)
     n, n_l, classes = 40, 12, 3
     roles = Roles(np.arange(8), np.arange(8, n_l), np.arange(n_l, n), np.arange(0))
     y = (torch.rand(n, classes) < 0.4).to(torch.uint8)
-    changes = {"method": "bbam", "bbam.negatives": 0.5, "bbam.labelled_mask": mask}
-    method, carry, first = build_method(tiny.settings(changes), classes), {}, None
+    method, carry = build_method(tiny.settings({"method": "bbam", "bbam.negatives": 0.5}), classes), {}
     old = torch.zeros(2, classes), torch.zeros(2, classes)
     for _ in range(3):  # epochs
         scores = torch.rand(n, classes)
@@ -118,8 +109,7 @@ def test_an_epoch_s_statistics_and_mask_equal_the_published_procedure(mask):
         old = slow_statistics(cosine, label, old)
         torch.testing.assert_close(refresh.carry["mean"], old[0], rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(refresh.carry["variance"], old[1], rtol=1e-4, atol=1e-5)
-        first = kept[:n_l] if first is None else first
-        assert torch.equal(refresh.labelled_weight, kept[:n_l] if mask == "refreshed" else first)
+        assert torch.equal(refresh.labelled_weight, kept[:n_l])
         assert torch.equal(refresh.pseudo.weight, kept[n_l:])
         carry = dict(refresh.carry)
 
@@ -161,23 +151,7 @@ def test_a_main_step_equals_the_published_one():
 def test_head_scores_are_the_average_of_both_maps():
     torch.manual_seed(0)
     head, features = CosineHead(8, 3), torch.rand(5, 8, 2, 2)
-    logits, z = head(features)
-    torch.testing.assert_close(logits, head.cosines(features), atol=1e-4, rtol=1e-4)  # no statistics yet
-    assert z.shape == (5, 3, 256)
     head.mean.copy_(torch.tensor([[1.5] * 3, [1.0] * 3]))
     head.variance.copy_(torch.tensor([[0.01] * 3, [0.04] * 3]))
     torch.testing.assert_close(head(features)[0], balance(head.cosines(features), head.mean, head.variance))
     assert {"mean", "variance"} <= head.state_dict().keys()  # a saved model scores as it was evaluated
-
-
-def roles():
-    return Roles(np.arange(4), np.arange(4, 6), np.arange(6, 20), np.arange(20, 24))
-
-
-def test_warm_up_sees_the_same_labels_unless_the_leak_is_named():
-    clean = build_method(tiny.settings({"method": "bbam"}), 3)
-    leaky = build_method(tiny.settings({"method": "bbam", "bbam.warmup_split": "seed_1000"}), 3)
-    assert clean.warmup(roles()).labelled.tolist() == list(range(6)) and named_leak(clean.settings) is None
-    other = leaky.warmup(roles()).labelled
-    assert len(other) == 6 and other.tolist() == np.random.RandomState(1000).permutation(20)[:6].tolist()
-    assert named_leak(leaky.settings) == "bbam.warmup_split: seed_1000"

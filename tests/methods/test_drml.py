@@ -138,9 +138,8 @@ def test_a_pool_plan_draws_the_pool_evenly_and_leaves_the_adopted_out_of_the_oth
 
 
 def test_warm_up_trains_the_linear_classifier_or_nothing(method, network):
-    assert build_method(tiny.settings(CHANGES | {"drml.features": "pretrained"}), 3).warmup(ROLES).epochs == 0
-    warm = build_method(tiny.settings(CHANGES | {"drml.features": "warmup"}), 3)
-    assert warm.warmup(ROLES).epochs == 2 and warm.warmup(ROLES).groups is None
+    for features, epochs in (("pretrained", 0), ("warmup", 2)):
+        assert build_method(tiny.settings(CHANGES | {"drml.features": features}), 3).warmup(ROLES).epochs == epochs
     images = torch.randint(0, 256, (2, 3, 32, 32), dtype=torch.uint8)
     network.eval()
     with torch.no_grad():

@@ -42,12 +42,9 @@ ASIDE = ("dicap/data/sources/__init__.py", "dicap/data/sources/base.py", "dicap/
 # Settings a stage looks at without its result depending on them.
 IDLE = {
     ("convert", "method"): "of the code that its store of decoded images is named by",
-    **dict.fromkeys((("warmup", "bbam"), ("pseudo_label", "bbam"), ("train", "bbam")), "whether a leak is configured"),
     **dict.fromkeys((("warmup", "own"), ("train", "own"), ("finetune", "own")), "left out of a model, but own.test_share"),
     **dict.fromkeys((("warmup", "calibration"), ("finetune", "calibration")), "whether a leak is configured: policy optimal"),
-    ("finetune", "bbam"): "whether a leak is configured is asked where an experiment is opened; fine-tuning has none",
-    ("evaluate", "calibration"): "as finetune",
-    ("evaluate", "bbam"): "as finetune",
+    ("evaluate", "calibration"): "as fine-tuning",
     ("evaluate", "ratio"): "a method is built with its share of labels, which composes batches",
     ("evaluate", "augment"): "a method makes its views when it is built, and only the test view is looked at",
     ("evaluate", "image_size"): "compared with the converted set's, which is an input",

@@ -35,8 +35,8 @@ LOOPS = {
     "over D_unsup": {"warmup.over": "unlabelled"},
     "bank, linear": tiny.FROZEN | {"head": "linear"},
     "matched": tiny.FROZEN | {"method": "iat", "iat.rule": "matched"},
-    "warmed": {"method": "drml", "drml.features": "warmup", "drml.select": "distance", "drml.iterations": 1},
-    "own rates": {"method": "bbam", "bbam.lr": 1e-3, "bbam.batch_size": 8, "bbam.balance": False},
+    "warmed": {"method": "drml", "drml.features": "warmup", "drml.iterations": 1},
+    "own rates": {"method": "bbam", "bbam.lr": 1e-3, "bbam.batch_size": 8},
     "own batches": tiny.FROZEN
     | {"method": "pclp", "pclp.prior": "none", "pclp.epochs": 1, "pclp.batch_size": 8, "pclp.batch_labelled": 2},
     **{f"{name}, whole": {"method": name} for name in METHODS},
@@ -163,7 +163,6 @@ ELSEWHERE = {
     "calibration.bins": "counts of a record",
     "augment.flip": "by the stage of features",
     "augment.cutout": "by the stage of features",
-    "cap.unseen": "of a class without labelled positives, of which there is none here",
 }
 
 

@@ -55,7 +55,7 @@ def refresh():
     label = torch.from_numpy(rng.integers(-1, 2, (N, C)).astype(np.int8))
     weight = torch.from_numpy(rng.random((N, C)).astype(np.float32))
     rates, one = Rates(*counts, torch.tensor([0.2, 0.5, 0.7, 0.9]).double()), torch.tensor(1)
-    return Refresh(PseudoLabels(p, label, weight), rates, thresholds, one, one)
+    return Refresh(PseudoLabels(p, label, weight), rates, thresholds, one)
 
 
 def counted():

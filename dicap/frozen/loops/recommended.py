@@ -90,7 +90,7 @@ def refresh_of(problem: Problem, labels: Labels) -> Refresh:
         rates = recorded_rates(labels.curve, p_labelled, y, p, bins=bins)
     thresholds = thresholds_of(labels.quota)
     guarded = ((thresholds.n_pos == 0) | (thresholds.n_neg == 0)).sum()
-    return Refresh(PseudoLabels(p, label, weight), rates, thresholds, thresholds.crossed.sum(), guarded)
+    return Refresh(PseudoLabels(p, label, weight), rates, thresholds, guarded)
 
 
 def recorded_rates(curve: Curve, p: Tensor, y: Tensor, p_unlabelled: Tensor, *, bins: int = 20) -> Rates:

@@ -19,7 +19,8 @@ from project import Project
 gc.set_threshold(10_000, 50)
 
 # On a busy machine an example may take any time; what is slow is seen by --durations, not by chance.
-settings.register_profile("busy", deadline=None)
+FAULTS = os.environ.get("FAULTS") == "long"  # make faults
+settings.register_profile("busy", deadline=None, max_examples=100 if FAULTS else 25)
 settings.load_profile("busy")
 
 # The files that take longest, longest first. `make test` gives one file after another to whichever process is free (loadfile): a
@@ -51,11 +52,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave what is slow to `make faults`; long files first; the order within a file stays."""
-    slow = [item for item in items if item.get_closest_marker("slow")] if os.environ.get("FAULTS") != "long" else []
+    slow = [] if FAULTS else [item for item in items if item.get_closest_marker("slow")]
     config.hook.pytest_deselected(items=slow)
     items[:] = [item for item in items if item not in slow]
     rank = {tiny.ROOT / "tests" / name: i for i, name in enumerate(LONG)}
     items.sort(key=lambda item: rank.get(item.path, len(LONG)))
+
+
+def pytest_sessionfinish() -> None:
+    """At the end pytest and Python look for garbage among all objects of the libraries, several times: seconds a process."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -44,18 +44,21 @@ def batch(rng, review):
     return names, classes, rng.choice([-1, 0, 1] if review else [0, 1], (len(names), len(classes)))
 
 
+SEEN = """[document.querySelector('#name').textContent, document.querySelector('#state').textContent === 'decided',
+[...document.querySelectorAll('.chip[data-class]')].map(c => [c.querySelector('bdi').textContent, c.ariaPressed])]"""
+
+
 def seen(page):
     """Of the photograph in view: its name, whether it is decided, and how each class looks."""
-    read = "[...document.querySelectorAll('.chip[data-class]')].map(c => [c.querySelector('bdi').textContent, c.ariaPressed])"
-    looks = {name: LOOKS[pressed] for name, pressed in page.evaluate(read)}
-    return page.locator("#name").text_content(), page.locator("#state").text_content() == "decided", looks
+    name, decided, chips = page.evaluate(SEEN)
+    return name, decided, {title: LOOKS[pressed] for title, pressed in chips}
 
 
 def drive(page, rng, new):
     """Press and click at random; whoever comes back to a photograph finds it as it was left."""
-    left = {}
+    left, now = {}, seen(page)
     for step in range(30):
-        name, _, looks = seen(page)
+        name, _, looks = now
         if name in left:
             assert {c: looks[c] for c in left[name]} == left[name], (name, step)
         if step == 15:  # a class that the page does not know
@@ -71,10 +74,10 @@ def drive(page, rng, new):
             if key == "n":
                 looks = dict.fromkeys(looks, 0)
             if key == "u":  # takes back what was done anywhere
-                left = {}
+                left, now = {}, seen(page)
                 continue
-        after = seen(page)
-        left[name] = after[2] if after[0] == name else looks
+        now = seen(page)
+        left[name] = now[2] if now[0] == name else looks
 
 
 def added_labels(folder):

@@ -1,8 +1,6 @@
 """The core without the layers above it: it imports, says what is missing in a line, and trains as published to the end."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,12 +14,14 @@ from stages.cli import LAYERS
 ALONE = """
 import sys
 sys.meta_path[:] = [finder for finder in sys.meta_path if "editable" not in getattr(finder, "__module__", "")]
+from stages.cli import main
 """
-STAGE = "from stages.cli import main; main()"
+STAGE = "main()"
 MOST_LINES = 7_500  # of dicap and stages that a published main stage has loaded at its end: they may become fewer
 COUNT = """
 from pathlib import Path
-from stages.cli import main
+for name in [name for name in sys.modules if name.split(".")[0] == "scipy"]:
+    del sys.modules[name]
 main(["--quiet", "train"], standalone_mode=False)
 files = {Path(module.__file__) for name, module in list(sys.modules.items())
          if name.split(".")[0] in ("dicap", "stages") and getattr(module, "__file__", None)}
@@ -52,36 +52,32 @@ def project(tmp_path_factory) -> Path:
     return place
 
 
-def run(core: Path, place: Path, script: str, *words: str) -> subprocess.CompletedProcess:
-    """A script with the core's code alone, in a folder."""
-    command = [sys.executable, "-c", ALONE + script, *words]
-    return subprocess.run(command, cwd=place, env=tiny.environment(core), capture_output=True, text=True, check=False)
+def run(core: Path, place: Path, script: str, *words: str) -> tuple[int | None, str]:
+    """The exit code of a script with the core's code alone, in a folder, and what it said."""
+    return tiny.Child(place, ALONE + script, words=words, code=core).wait()
 
 
 def test_every_module_imports_and_the_help_answers(core, tmp_path):
-    done = run(core, tmp_path, IMPORT)
-    assert done.returncode == 0, done.stderr
-    done = run(core, tmp_path, STAGE, "--help")
-    assert done.returncode == 0 and "finetune" in done.stdout, done.stderr
+    code, said = run(core, tmp_path, IMPORT)
+    assert code == 0, said
+    code, said = run(core, tmp_path, STAGE, "--help")
+    assert code == 0 and "finetune" in said, said
 
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_a_command_of_a_missing_layer_is_refused_in_a_line(core, tmp_path, layer):
-    done = run(core, tmp_path, STAGE, LAYERS[layer][-1])
-    assert done.returncode == 2
-    assert done.stderr.splitlines() == [
-        f"Error: {LAYERS[layer][-1]}: needs stages.{layer}, which is not part of this installation"
-    ]
+    refusal = f"Error: {LAYERS[layer][-1]}: needs stages.{layer}, which is not part of this installation\n"
+    assert run(core, tmp_path, STAGE, LAYERS[layer][-1]) == (2, refusal)
 
 
 def test_a_published_run_trains_to_the_end_and_few_lines_are_loaded(core, project):
-    done = run(core, project, STAGE, "run")
-    assert done.returncode == 0, done.stderr
+    code, said = run(core, project, STAGE, "run")
+    assert code == 0, said
     details = json.loads((project / "artifacts" / "evaluate" / "details.json").read_text())
     assert details["method"] == "dicap" and details["stage"] == "finetune" and details["steps_train"] > 0
     assert (project / "artifacts" / "report" / "index.html").is_file()
-    done = run(core, project, COUNT)
-    assert done.returncode == 0, done.stderr
-    scipy, lines = done.stdout.split()[-2:]
+    code, said = run(core, project, COUNT)
+    assert code == 0, said
+    scipy, lines = said.split()[-2:]
     assert int(lines) <= MOST_LINES, lines
     assert scipy == "False", "the paper needs no solver: what imports one is the recommended rule and what answers are made of"

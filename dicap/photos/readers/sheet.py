@@ -67,11 +67,11 @@ class Sheet:
 
 
 def read_sheets(paths: Sequence[Path]) -> Sheet:
-    """Read one table or several as one, with the columns of all. Raises DataError as `read_sheet`."""
+    """Read one table or several as one, with the columns of all. Raises DataError as `read_sheet`, or where there is no row."""
     sheets = [read_sheet(path) for path in paths]
-    if len(sheets) == 1:
-        return sheets[0]
     cells = pd.concat([sheet.cells for sheet in sheets], ignore_index=True)
+    if cells.empty:
+        raise DataError(f"{paths[0]}: no rows; list the images, one a row")
     cells = cells.astype(object).where(cells.notna(), None)
     places, files = ([one for sheet in sheets for one in getattr(sheet, key)] for key in ("places", "files"))
     return Sheet(paths[0], cells, places, files, all(sheet.literal for sheet in sheets))

@@ -37,8 +37,6 @@ def read(root: Path, own: Own) -> Listing:
     sheet = read_sheets([root / name for name in files])
     if own.format is None:
         own = own.model_copy(update={head: head for head in sheet.header if head in DOCUMENTED[1]})
-    if sheet.cells.empty:
-        raise DataError(f"{sheet.path}: no rows; list the images, one a row")
     check_columns(sheet, own)
     labels, absent, separated = _labels(sheet, own)
     rows, notes = _rows(sheet, own, root, labels, absent)
@@ -81,10 +79,7 @@ def _labels(sheet: Sheet, own: Own) -> tuple[Names, Names, str | None]:
     if own.value is not None:
         return *_marked(sheet, own, [own.value], [[names or []] for names in labels]), None
     separated = sheet.separated(filter(None, (own.labels, own.absent))) if own.separator == "auto" else None
-    absent: Names = [None] * len(labels)
-    if own.absent is not None:
-        absent = read_absent(sheet, own.absent, labels, own.separator)
-    return labels, absent, separated
+    return labels, read_absent(sheet, own.absent, labels, own.separator), separated
 
 
 def _rows(sheet: Sheet, own: Own, root: Path, labels: Names, absent: Names) -> tuple[list[Row], list[str]]:
@@ -181,12 +176,14 @@ def _marked(sheet: Sheet, own: Own, heads: list[str], names: list[list[list[str]
     return present, absent
 
 
-def read_absent(sheet: Sheet, head: str, present: Names, separator: str) -> Names:
-    """The names of each row's cell of absent classes, sorted; [] for `-`, [OTHERS] for `*`, None for an empty cell.
+def read_absent(sheet: Sheet, head: str | None, present: Names, separator: str) -> Names:
+    """The names of each row's cell of absent classes, sorted; [] for `-`, [OTHERS] for `*`, None for an empty cell or no column.
 
     Raises:
         DataError: a row says of a class that it is there and that it is not; names the row and the class.
     """
+    if head is None:
+        return [None] * len(present)
     absent = read_names(sheet, head, separator, what="absent")
     for row, (here, gone) in enumerate(zip(present, absent, strict=True)):
         if both := sorted({*(here or ())} & {*(gone or ())}):

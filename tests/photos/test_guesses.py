@@ -14,6 +14,7 @@ from dicap.photos.survey import survey
 from dicap.settings import Own
 from photos.awkward import coco, label_studio, labels_of, looked_at, picture, pictures
 from photos.test_questions import CATDOG, LISTED, MEANT, NAMES, ONE_HOT, asked, listed
+from photos.test_round_trip import WRITERS, Drawn
 from stages.photos import init_data, suggest
 
 PETS = {name: pets or {"cat"} for name, pets in MEANT.items()}
@@ -118,35 +119,25 @@ def test_in_a_split_of_which_nothing_is_said_nobody_looked(tmp_path, form):
     assert all(labels is None for name, labels in found.items() if name in ("test/d.png", "test/f.png"))
 
 
-def labelled(root, form, label_of):
-    """Photographs with one label each, in a folder that is made anew."""
+def put(root, form, labels):
+    """Photographs with labels in a folder that is made anew, in one of the forms."""
     shutil.rmtree(root, ignore_errors=True)
-    classes = sorted({*label_of.values()})
-    if form == "folder":
-        pictures(root, [f"{label}/{name}" for name, label in label_of.items()])
-    elif form == "one-hot":
-        listed(root, [["image", *classes], *([name, *(int(label == c) for c in classes)] for name, label in label_of.items())])
-    else:
-        listed(root, [["image", "labels"], *label_of.items()])
-    if form == "voc":
-        (root / "labels.csv").unlink()
-        node = "<annotation><filename>{}</filename><object><name>{}</name></object></annotation>"
-        for name, label in label_of.items():
-            (root / f"{name[:-4]}.xml").write_text(node.format(name, label))
+    root.mkdir()
+    WRITERS[form](root, Drawn(labels, set(), "utf-8", ",", False, False))
 
 
-@pytest.mark.parametrize("form", ["folder", "voc", "table", "one-hot"])
+@pytest.mark.parametrize("form", WRITERS)
 def test_other_classes_than_init_data_saw_are_a_question(tmp_path, form):
-    root, label_of = tmp_path / "photos", {name: CATDOG[i % 2] for i, name in enumerate(NAMES)}
-    labelled(root, form, label_of)
+    root, label_of = tmp_path / "photos", {name: {CATDOG[i % 2]} for i, name in enumerate(NAMES)}
+    put(root, form, label_of)
     seen, own = survey(root, Own())
     assert read(seen.root, own).classes == own.names == CATDOG
-    labelled(root, form, label_of | {NAMES[0]: "inbox"})
-    with pytest.raises(DataError, match=r"'?inbox'?:? (no such class was there when init-data looked|has no role).* again"):
+    put(root, form, label_of | {NAMES[0]: {"inbox"}})
+    with pytest.raises(DataError, match=r"'inbox': no such class was there when init-data looked.* again"):
         read(seen.root, own)
     assert "inbox" in (survey(root, Own())[1].names or ())
-    labelled(root, form, dict.fromkeys(NAMES, "cat"))
-    with pytest.raises(DataError, match=r"no image is labelled 'dog' any more.* init-data .* again|column dog is missing"):
+    put(root, form, {name: {"cat"} for name in NAMES})
+    with pytest.raises(DataError, match=r"no image is labelled 'dog' any more.* init-data .* again"):
         read(seen.root, own)
 
 
@@ -179,24 +170,18 @@ def test_an_option_that_is_named_can_be_typed(text):
 
 
 @pytest.mark.parametrize("word", ["none", "?", "NA", "0", "sin"])
-@pytest.mark.parametrize("form", ["table", "folders", "label studio"])
+@pytest.mark.parametrize("form", ["csv", "folders", "label studio"])
 def test_words_for_none_are_classes_or_nothing_as_is_said(tmp_path, word, form):
     shown = {name: pets or {word} for name, pets in MEANT.items()}
-    if form == "table":
-        listed(tmp_path, [["image", "labels"], *([name, ";".join(pets)] for name, pets in shown.items())])
-    elif form == "folders" and word.isalpha():
-        shown = {name: {min(pets)} for name, pets in shown.items()}
-        pictures(tmp_path, [f"{min(pets)}/{name}" for name, pets in shown.items()])
-    else:
-        label_studio({name: chosen(what=pets) for name, pets in shown.items()}, NAMES)(tmp_path)
+    put(tmp_path / "photos", form, shown)
     for words, meant in (("auto", {word}), ("class", {word}), ("none", set()), ("empty", None)):
         options = Own.model_validate({"test_share": 0.3, "words": words})
         if words == "auto" and word != "sin":
             with pytest.raises(DataError, match=r"a class, or does it say nothing.*--words none .*--words empty .*--names"):
-                looked_at(tmp_path, options)
+                looked_at(tmp_path / "photos", options)
             continue
         expected = {name: meant if word in pets and word != "sin" else pets for name, pets in shown.items()}
-        found = {name.rpartition("/")[2]: labels for name, labels in labels_of(looked_at(tmp_path, options)).items()}
+        found = {name.rpartition("/")[2]: labels for name, labels in labels_of(looked_at(tmp_path / "photos", options)).items()}
         assert found == expected
 
 
@@ -234,20 +219,16 @@ def test_each_part_of_a_cell_may_be_several_names(tmp_path, cell, others):
 
 
 @pytest.mark.parametrize("word", ["!dog", "dog?", "No-Dog", "do\u200bg"])
-@pytest.mark.parametrize("form", ["table", "cells", "heads", "folders", "label studio"])
+@pytest.mark.parametrize("form", ["csv", "heads", "folders", "label studio"])
 def test_a_word_that_a_class_is_not_there_or_in_doubt_is_asked_about(tmp_path, word, form):
-    shown = {name: {word, "cat"} if i % 2 and form == "cells" else {word} if i % 2 else {"dog"} for i, name in enumerate(NAMES)}
-    if form in ("table", "cells"):
-        listed(tmp_path, [["image", "labels"], *([name, ";".join(pets)] for name, pets in shown.items())])
-    elif form == "heads":
-        listed(tmp_path, [["image", "cat", "dog", word], *([*row, i % 2] for i, row in enumerate(ONE_HOT))])
-    elif form == "folders":
-        pictures(tmp_path, [f"{min(pets)}/{name}" for name, pets in shown.items()])
+    root = tmp_path / "photos"
+    if form == "heads":
+        listed(root, [["image", "cat", "dog", word], *([*row, i % 2] for i, row in enumerate(ONE_HOT))])
     else:
-        label_studio({name: chosen(what=pets) for name, pets in shown.items()}, NAMES)(tmp_path)
+        put(root, form, {name: {word, "cat"} if i % 2 else {"dog"} for i, name in enumerate(NAMES)})
     with pytest.raises(DataError, match=r"not there, or is doubtful|cannot be seen|has no role that is known"):
-        looked_at(tmp_path, Own(test_share=0.3, words="class"))
-    assert {*asked(tmp_path)[0].classes} - {"cat"} == {"dog", *[word] * (form != "heads")}
+        looked_at(root, Own(test_share=0.3, words="class"))
+    assert {*asked(root)[0].classes} - {"cat"} == {"dog", *[word] * (form != "heads")}
 
 
 @pytest.mark.parametrize("more", ["train_pseudo.csv", "pseudo/train.csv", "predictions.json"])

@@ -50,18 +50,17 @@ def read(root: Path, own: Own) -> Listing:
                     f"{where} names no image, or holds no answers; export the project as JSON, not as JSON-MIN"
                 ) from None
     choices: dict[str, set[str]] = {}
-    for control, name in frozenset().union(*(one for task in tasks for one in task[3])):
+    for control, name in frozenset().union(*(one for *_, said in tasks for one in said)):
         choices.setdefault(control, set()).add(name)
     marked = {control for control, names in choices.items() if all(name.casefold() in MARKS for name in names)}
     kept = _controls(choices, marked, own.classes, tasks[0][0] if tasks else str(root))
-    marked &= kept
     rows = []
     for where, image, answers, said in tasks:
         told = _chosen(answers, [frozenset(one for one in answer if one[0] in kept) for answer in said], own.answers, where)
-        signs = {control: name.casefold() for control, name in told or () if control in marked}
-        labels = {name for control, name in told or () if control not in marked} | {one for one in signs if signs[one] not in NO}
-        gone = signs.keys() - labels
-        known = None if told is None or len(kept) > len(marked) or len(gone | labels) == len(kept) else frozenset(gone)
+        signs = {control: name.casefold() not in NO for control, name in told or () if control in marked}
+        labels = {name for control, name in told or () if control not in marked} | {one for one in signs if signs[one]}
+        whole = not kept <= marked or signs.keys() == kept  # of each control of yes and no there is an answer
+        known = None if told is None or whole else frozenset(signs.keys() - labels)
         rows.append(Row(image, None if told is None else frozenset(labels), absent=known, where=where))
     word = "all" if own.answers == "all" else "the ground truth, the newest or the last"
     differ = sum(len({*said}) > 1 for *_, said in tasks)
@@ -96,27 +95,25 @@ def _chosen(answers: list[dict[str, Any]], said: list[Said], way: str, task: str
         return said[0] if said else None
     if way == "all":
         return frozenset().union(*said)
-    true = [labels for answer, labels in zip(answers, said, strict=True) if answer.get("ground_truth")]
+    true = {labels for answer, labels in zip(answers, said, strict=True) if answer.get("ground_truth")}
     times = [str(answer.get("updated_at") or answer.get("created_at") or "") for answer in answers]
-    if len({*true}) == 1:
-        return true[0]
+    if len(true) == 1:
+        return true.pop()
     if all(times) and times.count(max(times)) == 1:
         return said[times.index(max(times))]
     if way == "auto":
-        raise Question(
-            f"{task}: {len(said)} answers that differ, and no times of them: which counts, or --answers all?", answers="last"
-        )
+        text = f"{task}: {len(said)} answers that differ, and no times of them: which counts, or --answers all?"
+        raise Question(text, answers="last")
     return said[-1]
 
 
 def _images(data: dict[str, Any]) -> dict[str, str]:
     """The addresses of a task's images, by their keys."""
-    texts = {key: value for key, value in data.items() if isinstance(value, str)}
-    return {
-        key: text
-        for key, text in texts.items()
-        if key == "image" or is_image_name(unquote(urlsplit(text).query or urlsplit(text).path)) or is_image_name(text)
-    }
+
+    def is_image(text: str) -> bool:
+        return is_image_name(unquote(urlsplit(text).query or urlsplit(text).path)) or is_image_name(text)
+
+    return {key: text for key, text in data.items() if isinstance(text, str) and (key == "image" or is_image(text))}
 
 
 def _image(data: dict[str, Any], key: str | None, where: str) -> str:

@@ -49,11 +49,11 @@ class Sheet:
         """The heads, stripped; a column without one is `column 3`."""
         return list(self.cells.columns)
 
-    def raw(self, head: str) -> list[str]:
-        """A column as texts with the blanks around; a missing value is an empty one."""
-        return ["" if cell is None else str(cell) for cell in self.cells[head]]
+    def raw(self, head: str | None) -> list[str]:
+        """A column as texts with the blanks around; a missing value is an empty one, and no column is empty."""
+        return [""] * len(self.places) if head is None else ["" if cell is None else str(cell) for cell in self.cells[head]]
 
-    def texts(self, head: str) -> list[str]:
+    def texts(self, head: str | None) -> list[str]:
         """A column as stripped texts."""
         return [text.strip() for text in self.raw(head)]
 

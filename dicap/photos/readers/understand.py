@@ -240,7 +240,7 @@ class Columns:
             raise self._ask(text, **{role: several[0], "ignore": named[1:]})
 
     def _ask(self, text: str, **options: str | list[str]) -> Question:
-        return Question(f"{self._sheet.path}: {text}", **{key: value for key, value in options.items() if value})
+        return Question(f"{self._sheet.path}: {text}", **options)
 
     def _leave(self, gone: Sequence[str]) -> None:
         """Take columns out of those that have no role yet."""

@@ -110,11 +110,9 @@ def to_raw(root: Path, listing: Listing, own: Own, looking: bool = False) -> Raw
     number = {name: i for i, name in enumerate(classes)}
     items = []
     for row in rows:
-        labels = absent = None
-        if row.labels is not None and row.split != "unlabeled":
-            labels = tuple(sorted(number[name] for name in row.labels if name in number))
-            absent = None if row.absent is None else tuple(sorted(number[name] for name in row.absent if name in number))
-        if absent == () == labels:  # nothing is known of it
+        told = (None, None) if row.split == "unlabeled" else (row.labels, row.absent)
+        labels, absent = (None if some is None else tuple(sorted(number[one] for one in some & number.keys())) for some in told)
+        if labels is None or absent == () == labels:  # nothing is known of it
             labels = absent = None
         split = "unlabeled" if labels is None else val if row.split == "val" else row.split or "train"
         items.append(Item(row.image, row.image, split, labels, absent=absent, group=row.group))
@@ -148,7 +146,7 @@ def _one_each(root: Path, listing: Listing, own: Own) -> tuple[list[Row], list[P
         if row.image in finder.elsewhere:
             _check_split(root, row, file)
     if located and not any(file.is_file() for _, file in located) and (images := list_images(root, required=False)):
-        row = located[0][0]
+        row, _ = located[0]
         raise DataError(
             f"{row.where}: image: {row.image!r} is not below {root}, nor another that is named; there is {images[0]}. Put images "
             "there, write names as they are (a spreadsheet takes away leading zeros), or name their column (init-data --image)"

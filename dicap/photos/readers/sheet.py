@@ -5,7 +5,6 @@ import csv
 import io
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,16 +93,14 @@ def read_sheet(path: Path) -> Sheet:
     for row, place in zip(rows, places, strict=True):
         if [str(cell).strip() for cell in row] == header:
             raise DataError(f"{place}: the heads a second time; take the row out")
-    columns = [[row[c] for row in rows] for c in range(len(header))]
-    names = {
-        c: head or f"column {c + 1}"
-        for c, head in enumerate(header)
-        if head or any(str(cell or "").strip() for cell in columns[c])
-    }
-    if twice := [name for name, count in Counter(names.values()).items() if count > 1]:
-        raise DataError(f"{path}: column {twice[0]} occurs twice; keep one")
-    cells = pd.DataFrame({name: pd.Series(columns[c], dtype=object) for c, name in names.items()})
-    return Sheet(path, cells, places, [path] * len(places), literal=ending == ".parquet")
+    columns: dict[str, pd.Series] = {}
+    for number, (head, *cells) in enumerate(zip(header, *rows, strict=True), 1):
+        name = head or f"column {number}"
+        if name in columns:
+            raise DataError(f"{path}: column {name} occurs twice; keep one")
+        if head or any(str(cell or "").strip() for cell in cells):
+            columns[name] = pd.Series(cells, dtype=object)
+    return Sheet(path, pd.DataFrame(columns), places, [path] * len(places), literal=ending == ".parquet")
 
 
 def decode(path: Path) -> str:
@@ -133,14 +130,13 @@ def _csv(path: Path) -> Content:
     for row in reader:
         if not any(map(str.strip, row)):
             continue
-        place = f"{path}: line {reader.line_num}"
+        places.append(f"{path}: line {reader.line_num}")
         if len(row) != len(header):
             raise DataError(
-                f"{place}: {len(row)} cells, the header has {len(header)}; write one cell for each column, empty ones too, with "
-                f"quotes around values that hold {separator!r}"
+                f"{places[-1]}: {len(row)} cells, the header has {len(header)}; write one cell for each column, empty ones too, "
+                f"with quotes around values that hold {separator!r}"
             )
         rows.append(row)
-        places.append(place)
     return header, rows, places
 
 

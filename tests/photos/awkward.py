@@ -197,6 +197,7 @@ def cvat(*subsets: str) -> Callable[[Path], object]:
     return make
 
 
+VOC = b"<annotation><filename>%s%s.png</filename><object><name>cat</name></object></annotation>"
 SINGLE_STUDIO = {"a.png": {"cat"}, "b.png": {"dog"}, "c.png": {"owl"}}
 HEIC = b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(40)
 # Four rows without a test split are enough: one is drawn where none is said.
@@ -379,6 +380,17 @@ ANNOTATIONS = [
     ),
     Awkward("Label Studio's JSON-MIN", label_studio({"a.png": "cat", "b.png": "dog"}), refused="not as JSON-MIN"),
     Awkward("Pascal VOC in folders of train and test", in_splits, {name: {"cat"} for name in LABELLED}, splits=LABELLED_SPLITS),
+    Awkward(
+        "Pascal VOC with a path of another machine",
+        with_files(
+            tree("JPEGImages/a.png", "JPEGImages/b.png", "JPEGImages/c.png"),
+            {
+                f"Annotations/{one}.xml": VOC % (where.encode(), one.encode())
+                for one, where in zip("abc", ("", "C:\\x\\", "/home/x/"), strict=True)
+            },
+        ),
+        {"a.png": {"cat"}, "b.png": {"cat"}, "c.png": {"cat"}},
+    ),
     Awkward("Pascal VOC by the name of another photograph", voc(a="b.png", b="b.png"), refused="<filename> is 'b.png'"),
     Awkward(
         "XML that was cut short", lambda root: (root / "a.xml").write_text("<annotation><object>"), refused="readable as XML"
@@ -409,6 +421,7 @@ SAME = {  # other ways of writing the same table, which mean the same
     "names without endings": lambda text: text.replace(".png", ""),
     "capitals that differ": lambda text: text.replace("a.png", "A.PNG"),
     "lists as Python writes them": lambda text: text.replace("cat;dog", "\"['cat', 'dog']\""),
+    "[]": lambda text: text.replace("d.png,-", "d.png,[]"),
     "['']": lambda text: text.replace("f.png,", "f.png,['']"),
     "columns for each class": lambda text: ONE_HOT,
     "labels of split unlabeled": lambda text: SPLIT.replace("unlabeled,", "unlabeled,owl"),
@@ -435,6 +448,7 @@ BROKEN = {  # what is there, and the words of the one line
     "images: 2 have the id 0": lambda root: coco(root, images=TWICE),
     "none of 0": lambda root: coco(root, images=[], annotations=[]),
     "names no image, or holds no answers": label_studio({"a.png": [{"result": "cat"}]}),
+    "an answer has a choice without a name": label_studio({"a.png": [choice("cat")], "b.png": [choice("")]}),
     "a document type": lambda root: (root / "a.xml").write_text("<!DOCTYPE a []><a/>"),
     "found a.xml, and no photographs": lambda root: (root / "a.xml").write_text("<html/>"),
     "or move it out of the folder": with_files(PETS, {"x.json": b'{"images": ['}),

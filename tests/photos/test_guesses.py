@@ -287,6 +287,38 @@ def test_each_key_of_coco_has_a_role(tmp_path):
     assert raw.items[0].group == raw.items[1].group is not None
 
 
+def test_each_key_of_a_task_of_label_studio_has_a_role(tmp_path):
+    pictures(tmp_path, NAMES)
+    told = [{"split": "test" if i > 7 else "train", "patient": f"p{i // 2}", "night": i % 2} for i in range(12)]
+    tasks = [{"data": {"image": n, **more}, "annotations": chosen(what=PETS[n])} for n, more in zip(NAMES, told, strict=True)]
+    (tmp_path / "export.json").write_text(json.dumps(tasks))
+    with pytest.raises(Question, match=r"keys night, patient, split have no role") as caught:
+        looked_at(tmp_path, Own())
+    assert caught.value.options == {"split": "split", "group": "patient", "ignore": ["night"]}
+    items = asked(tmp_path)[0].items
+    assert [item.split for item in items] == ["train"] * 8 + ["test"] * 4
+    assert all((one.group == other.group) == (i // 2 == k // 2) for i, one in enumerate(items) for k, other in enumerate(items))
+
+
+@pytest.mark.parametrize("beside", ["other/cat/5.png", "other/5.png"])
+def test_a_folder_beside_those_of_splits_takes_no_split_away(tmp_path, beside):
+    pictures(tmp_path, ["train/cat/1.png", "train/dog/2.png", "test/cat/3.png", "test/dog/4.png", beside])
+    raw, turns = asked(tmp_path)
+    assert {item.id: item.split for item in raw.items} == {
+        "train/cat/1.png": "train", "train/dog/2.png": "train", "test/cat/3.png": "test", "test/dog/4.png": "test"
+    }  # fmt: skip
+    assert turns == 1 and raw.classes == CATDOG
+    notes = looked_at(tmp_path, Own(test_share=0.3, label_folder="last")).notes
+    assert any("folders of splits are read as labels, since other lies beside them" in note for note in notes)
+
+
+def test_where_a_separator_is_said_another_mark_is_asked_about(tmp_path):
+    cells = ["cat,dog", "fox|owl", "cat"]
+    listed(tmp_path, [["image", "labels"], *([name, cells[i % 3]] for i, name in enumerate(NAMES))])
+    raw, turns = asked(tmp_path, separator=",")
+    assert turns == 1 and raw.classes == ["cat", "dog", "fox|owl"]
+
+
 EXPORTS = {  # the heads of well-known programs, and a row; {0} is the image, {1} a name, {2} a number
     "exiftool": ("SourceFile,FileName,FileSize,Model,Keywords", './{0},{0},1 kB,Canon,"{1}, outdoors"'),
     "iNaturalist": ("id,observed_on,image_url,license,common_name", "{2},2024-01-01,https://x.org/{0},CC,{1}"),

@@ -56,9 +56,10 @@ class Sheet:
         """A column as stripped texts."""
         return [text.strip() for text in self.raw(head)]
 
-    def separated(self, heads: Iterable[str]) -> str:
-        """The cells of some columns in which `;` separates names, joined."""
-        return "".join(text for head in heads for text in self.texts(head) if ";" in text)
+    def separated(self, heads: Iterable[str], separator: str = "auto") -> str:
+        """The cells of some columns in which `;` separates names, or what is said to, joined."""
+        mark = ";" if separator == "auto" else separator
+        return "".join(text for head in heads for text in self.texts(head) if ";" in text or mark in text)
 
     def error(self, row: int, text: str) -> DataError:
         """The error of one of the rows."""
@@ -175,9 +176,9 @@ def read_names(sheet: Sheet, head: str, separator: str, what: str = "labels") ->
         parts: Any = [cell] if isinstance(cell, int) and not isinstance(cell, bool) else cell
         if text is not None:
             listed = separator == "auto" and text[:1] in ("[", "(", "{")
-            parts = (_literal(text) if listed else None) or re.split(between, text)
-            if listed and parts == [text] and text[0] in "[{" and text[-1] in "]}":
-                parts = None
+            parts = _literal(text) if listed else None
+            if parts is None and not (listed and ";" not in text and text[0] in "[{" and text[-1] in "]}"):
+                parts = re.split(between, text)
         if cell is None or text == "":
             names_of.append(None)
         elif text == NONE:

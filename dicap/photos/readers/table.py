@@ -77,7 +77,7 @@ def _labels(sheet: Sheet, own: Own) -> tuple[Names, Names, str | None]:
     labels = read_names(sheet, own.labels, own.separator)
     if own.value is not None:
         return *_marked(sheet, own, [own.value], [[names or []] for names in labels]), None
-    separated = sheet.separated(filter(None, (own.labels, own.absent))) if own.separator == "auto" else None
+    separated = None if own.separator == ";" else sheet.separated(filter(None, (own.labels, own.absent)), own.separator)
     return labels, read_absent(sheet, own.absent, labels, own.separator), separated
 
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from xml.etree import ElementTree
 
 from dicap.data.sources.files import list_images, list_others
@@ -37,6 +37,7 @@ def _read_voc(root: Path, own: Own) -> Listing:
     for path, tree in trees.items():
         name = tree.findtext("filename", "")
         name = name if name.strip() else path.with_suffix(".jpg").name
+        name = PureWindowsPath(name).name if PureWindowsPath(name).anchor else name  # the folder of another machine
         stem = Path(name.replace("\\", "/")).stem
         if stem != path.stem and photographs >= {stem, path.stem}:
             raise DataError(f"{path}: <filename> is {name!r}, and there is a photograph {path.stem!r} too; correct it")

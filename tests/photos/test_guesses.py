@@ -309,7 +309,7 @@ def test_a_folder_beside_those_of_splits_takes_no_split_away(tmp_path, beside):
     }  # fmt: skip
     assert turns == 1 and raw.classes == CATDOG
     notes = looked_at(tmp_path, Own(test_share=0.3, label_folder="last")).notes
-    assert any("folders of splits are read as labels, since other lies beside them" in note for note in notes)
+    assert any("are read as labels, since there are others beside them: other" in note for note in notes)
 
 
 def test_where_a_separator_is_said_another_mark_is_asked_about(tmp_path):

@@ -31,9 +31,10 @@ def read(root: Path, own: Own) -> Listing:
     parts_of = {path: list(Path(path).parts[:-1]) for path in paths}
     split_of = _strip_splits(parts_of)
     notes = []
-    if not any(split_of.values()) and any(len(parts) > 1 and parts[0].lower() in SPLIT_NAMES for parts in parts_of.values()):
+    tops = {parts[0]: SPLIT_NAMES.get(parts[0].lower()) for parts in parts_of.values() if len(parts) > 1}
+    if not any(split_of.values()) and {"train", "test"} & {*tops.values()}:
         others = sorted({parts[0] for parts in parts_of.values() if parts and parts[0].lower() not in SPLIT_NAMES})
-        notes = [f"folders of splits are read as labels, since {first_of(others, 4)} lies beside them"]
+        notes = [f"folders of splits are read as labels, since there are others beside them: {first_of(others, 4)}"]
         if own.label_folder == "auto":
             raise Question(f"{root}: {notes[0]}; is it left out?", ignore=others)
     first: dict[tuple[str, str], str] = {}  # of the copies of one name

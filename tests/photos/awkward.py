@@ -395,21 +395,11 @@ ANNOTATIONS = [
     Awkward("CVAT with a misspelt subset", cvat("Train", "Train", "tset"), refused="subset: found 'tset'"),
 ]
 
-PHOTOGRAPHS = [
-    Awkward(
-        "a telephone's HEIC by the name of a JPEG",
-        with_files(tree("dog/b.png", "cat/c.png", "owl/e.png"), {"dog/g.jpg": HEIC}),
-        SINGLE | {"g.jpg": {"dog"}},
-        unreadable=1,
-    ),
-]
-
 GROUPS = {
     "Tables": TABLES,
     "Where the photographs are": PLACES,
     "Folders": FOLDERS,
     "Annotations": ANNOTATIONS,
-    "Photographs": PHOTOGRAPHS,
 }
 CASES = [case for group in GROUPS.values() for case in group]
 
@@ -436,7 +426,6 @@ BROKEN = {  # what is there, and the words of the one line
     "group: 'NA' would be one group of all such rows": table(ONE_HOT.replace("owl", "group").replace(",0\n", ",NA\n")),
     "'C:/x/a.png' could both be a.png": table("image,labels\nC:/set/a.png,cat\nC:/x/a.png,cat\nC:/set/b.png,dog\n"),
     "an object or a tag has no name": with_files(voc(a="a.png"), {"b.xml": b"<annotation><object><name/></object></annotation>"}),
-    "line 8: image 'b.png' is that of": table(PLAIN + "b.png,cat\n"),
     "not readable": table(b"PAR1 no", "labels.parquet"),
     "that of the images, and not path?": table("image,path,labels\na.png,b.png,cat\nb.png,a.png,dog\n"),
     "column usage": table(SPLIT.replace("split", "usage")),
@@ -448,6 +437,4 @@ BROKEN = {  # what is there, and the words of the one line
     "an answer has a choice without a name": label_studio({"a.png": [choice("cat")], "b.png": [choice("")]}),
     "a document type": lambda root: (root / "a.xml").write_text("<!DOCTYPE a []><a/>"),
     "found a.xml, and no photographs": lambda root: (root / "a.xml").write_text("<html/>"),
-    "or move it out of the folder": with_files(PETS, {"x.json": b'{"images": ['}),
-    "column label.1 (dog) has no role": table("image,label,label.1\na.png,cat,dog\nb.png,dog,\n"),
 }

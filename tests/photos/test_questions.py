@@ -63,8 +63,6 @@ TABLES = {  # the table, the number of questions, and what is meant
         1,
         {name: pets or None for name, pets in MEANT.items()},
     ),
-    "separators that doccano writes": ([["image", "labels"], *([n, p.replace(";", "#")] for n, p in LISTED)], 1, MEANT),
-    "enumerations in Japanese": ([["image", "labels"], *([n, "、".join(sorted(p)) or "-"] for n, p in MEANT.items())], 1, MEANT),
     "splits of numbers": ([["image", "labels", "partition"], *([*row, i % 3] for i, row in enumerate(LISTED))], 1, MEANT),
     "a class of 0 and 1 called label": ([["image", "label"], *([n, v] for n, v, _ in ONE_HOT)], 1,
                                         {n: {"label"} if v else set() for n, v, _ in ONE_HOT}),

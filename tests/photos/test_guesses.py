@@ -312,6 +312,14 @@ def test_a_folder_beside_those_of_splits_takes_no_split_away(tmp_path, beside):
     assert any("are read as labels, since there are others beside them: other" in note for note in notes)
 
 
+def test_what_is_taken_for_a_label_is_named(tmp_path):
+    listed(tmp_path / "table", [["image", "cat", "male"], *ONE_HOT])
+    pictures(tmp_path / "tree", [f"{('Berlin', 'cat')[i % 2]}/{name}" for i, name in enumerate(NAMES)])
+    for form, word in (("table", "male"), ("tree", "Berlin")):
+        understood = survey(tmp_path / form, Own())[0].understood
+        assert any(word in how and "--ignore leaves one out" in how for _, how in understood)
+
+
 def test_where_a_separator_is_said_another_mark_is_asked_about(tmp_path):
     cells = ["cat,dog", "fox|owl", "cat"]
     listed(tmp_path, [["image", "labels"], *([name, cells[i % 3]] for i, name in enumerate(NAMES))])

@@ -289,7 +289,7 @@ def test_each_key_of_coco_has_a_role(tmp_path):
 
 def test_each_key_of_a_task_of_label_studio_has_a_role(tmp_path):
     pictures(tmp_path, NAMES)
-    told = [{"split": "test" if i > 7 else "train", "patient": f"p{i // 2}", "night": i % 2} for i in range(12)]
+    told = [{"split": "test" if i > 7 else "train", "patient": i // 2, "night": i % 2} for i in range(12)]
     tasks = [{"data": {"image": n, **more}, "annotations": chosen(what=PETS[n])} for n, more in zip(NAMES, told, strict=True)]
     (tmp_path / "export.json").write_text(json.dumps(tasks))
     with pytest.raises(Question, match=r"keys night, patient, split have no role") as caught:

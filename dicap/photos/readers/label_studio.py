@@ -70,7 +70,7 @@ def read(root: Path, own: Own) -> Listing:
         labels = {name for control, name in told or () if control not in marked} | {one for one in signs if signs[one]}
         whole = not kept <= marked or signs.keys() == kept  # of each control of yes and no there is an answer
         known = None if told is None or whole else frozenset(signs.keys() - labels)
-        split, group = (str(data.get(key) or "") if key else "" for key in (own.split, own.group))
+        split, group = ("" if data.get(key) is None else str(data[key]) for key in (own.split or "", own.group or ""))
         told = None if told is None else frozenset(labels)
         rows.append(Row(image, told, split_of(split, where), known, group or None, where=where))
     word = "all" if own.answers == "all" else "the ground truth, the newest or the last"

@@ -59,7 +59,7 @@ def check_columns(sheet: Sheet, own: Own) -> None:
     """Refuse a role whose column is not there, and a column without a role. Raises DataError."""
     used = [*filter(None, (getattr(own, key) for key in SINGLE)), *(own.classes or ())]
     lost = [head for head in used if head not in sheet.header]
-    if lost or own.image is None or (own.labels is None) == (own.classes is None):
+    if lost or own.image is None or (own.labels is None) == (not own.classes):
         what = f"column {lost[0]} is missing" if lost else "one column of images, and one of labels or some of classes are needed"
         raise DataError(f"{sheet.path}: {what} (found {', '.join(sheet.header) or 'nothing'}); run `dicap-stage init-data` again")
     if new := [head for head in sheet.header if head not in used and head not in (own.ignore or ())]:

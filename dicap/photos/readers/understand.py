@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 from unicodedata import normalize
 
 from dicap.data.sources.files import base_of, is_image_name, list_images, list_others
@@ -96,13 +97,16 @@ def _labels(root: Path, said: Own, others: list[str]) -> tuple[str, list[str]]:
         if is_ours(root / name):
             raise DataError(f"{root / name}: answers of a model, or a list to import (`dicap-stage import-labels`); name labels")
     first = [name for name in TABLES if name in others and said.format in (None, "table")]
-    kinds = {name: _format_of(root, name, bool(said.files)) for name in said.files or first[:1] or others}
-    kinds = {name: kind for name, kind in kinds.items() if kind and said.format in (None, kind) and not _is_beside(name, kind)}
+    kinds: dict[str, str] = {}
+    for name in said.files or first[:1] or others:
+        kind = _format_of(root, name, bool(said.files))
+        if kind is not None and said.format in (None, kind) and not _is_beside(name, kind):
+            kinds[name] = kind
     if not kinds:
         return _without_files(root, said, others), []
-    first = min(kinds, key=lambda name: (kinds[name] == "table", len(_words(root, name))))
-    kind = kinds[first]
-    files = [name for name in kinds if said.files or (kinds[name] == kind and _is_alike(root, name, first, kind))]
+    best = min(kinds, key=lambda name: (kinds[name] == "table", len(_words(root, name))))
+    kind = kinds[best]
+    files = [name for name in kinds if said.files or (kinds[name] == kind and _is_alike(root, name, best, kind))]
     if rest := [name for name in kinds if name not in files or kinds[name] != kind]:
         raise Question(
             f"{root}: labels could be those of {first_of(files, 3)} ({kind}) or of {first_of(rest, 3)}; to read several, pass "
@@ -192,7 +196,7 @@ class Columns:
 
     def __init__(self, sheet: Sheet, said: Own) -> None:
         self._sheet, self._said = sheet, said
-        self._roles: dict[str, object] = {key: getattr(said, key) for key in (*SINGLE, "classes", "rows")}
+        self._roles: dict[str, Any] = {key: getattr(said, key) for key in (*SINGLE, "classes", "rows")}
         used = {*(said.classes or ()), *(head for key in SINGLE if (head := getattr(said, key)))}
         if lost := sorted(used - {*sheet.header}):
             raise DataError(f"{sheet.path}: column {lost[0]} is missing (found {', '.join(sheet.header) or 'nothing'})")

@@ -33,13 +33,13 @@ def _read_voc(root: Path, own: Own) -> Listing:
     lists, rows = _image_sets(root, {path.stem for path in trees}), []
     if lists and (twice := [stem for stem, count in Counter(path.stem for path in trees).items() if count > 1]):
         raise DataError(f"{root}: ImageSets/Main: {twice[0]!r} is the name of several annotations; give each a name of its own")
-    names_of = Counter(Path(name).name for name in list_images(root, required=False))
-    photographs = {Path(name).stem for name in names_of}
+    counts = Counter(Path(name).name for name in list_images(root, required=False))
+    photographs = {Path(name).stem for name in counts}
     for path, tree in trees.items():
         name = tree.findtext("filename", "")
         name = name if name.strip() else path.with_suffix(".jpg").name
         meant = PureWindowsPath(name)  # with slashes, too
-        if meant.root and names_of[meant.name] == 1 and not Path(name).is_file():  # a folder of another machine
+        if meant.root and counts[meant.name] == 1 and not Path(name).is_file():  # a folder of another machine
             name = meant.name
         stem = Path(name.replace("\\", "/")).stem
         if stem != path.stem and photographs >= {stem, path.stem}:

@@ -205,7 +205,7 @@ class Columns:
         self._words = {head: {text.casefold() for text in texts} - {""} for head, texts in self._texts.items()}
         self._binary = {head for head in sheet.header if self._is_binary(head)}
 
-    def understood(self) -> dict[str, object]:
+    def understood(self) -> dict[str, Any]:
         """The roles as settings of the section `own`. Raises Question."""
         roles = self._roles
         if roles["image"] is None:

@@ -125,6 +125,8 @@ def _unlisted(raw: RawSet, root: Path, options: Own) -> int:
 def _understood(raw: RawSet, kind: str, survey: Survey, drawn: int, share: float) -> Iterator[tuple[str, str]]:
     where = raw.source.get("table") or raw.source.get("export") or ", ".join(raw.source.get("annotations", [])[:3])
     yield "format", f"{kind}{f': {where}' if where else ''}"
+    if kind == "folders":
+        yield "labels", f"the folders {first_of(raw.classes, SHOWN)} (--ignore leaves one out)"
     if read := raw.source.get("read"):
         yield "columns", ", ".join(f"{what}: {how}" for what, how in read.items())
     splits = ", ".join(f"{count} {split}" for split, count in survey.counts.items() if count)

@@ -55,12 +55,12 @@ class Own(Section):
         "names of the classes, whatever they look like; `init-data` writes all, and then another name, or one that no image has "
         "any more, is refused; null: any name",
     )
-    split: str | None = own(None, "column of a table, or key of COCO's images: train, val, test, unlabeled")
+    split: str | None = own(None, "column of a table, or key of COCO or Label Studio: train, val, test, unlabeled")
     group: str | None = own(None, "column or key of groups, such as patients or scenes: a group stays on one side of every split")
     value: str | None = own(None, "column beside labels: 1 where the label is there, 0 where it is known to be absent")
     absent: str | None = own(None, "column of classes known to be absent; a class in neither column is then unknown")
     open: str | None = own(None, "column that is 1 where a row is not labelled")
-    ignore: list[str] | None = own(None, "columns, keys of COCO, file endings (.txt), files and folders without labels")
+    ignore: list[str] | None = own(None, "columns, keys of COCO and Label Studio, endings, files and folders without labels")
     rows: Literal["image", "label"] | None = own(None, "a row is an image, or one label of its image; null: an image")
     separator: str = own("auto", "separator of names in a cell, beside `;`; auto: `;`, and a question if another is possible")
     words: Literal["auto", "class", "none", "empty"] = own(

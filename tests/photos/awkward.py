@@ -4,8 +4,9 @@ All are made of six photographs: a.png shows a cat and a dog, b.png a dog, c.png
 f.png was never looked at. WRITE_ERRORS=1 python -m pytest tests/photos/test_awkward.py writes the list of docs/errors.md anew.
 """
 
+import csv
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,11 @@ def looked_at(place: Path, said: Own) -> RawSet:
     return look(Path(place).resolve(), said)[2]
 
 
+def labels_of(raw: RawSet) -> dict[str, set[str] | None]:
+    """{image: its labels}; None where it is not labelled."""
+    return {item.id: None if item.labels is None else {raw.classes[c] for c in item.labels} for item in raw.items}
+
+
 def picture(path: Path, seed: int = 0, **options: Any) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     pixels = np.random.default_rng(seed).integers(0, 255, (8, 10, 3)).astype(np.uint8)
@@ -63,6 +69,14 @@ def picture(path: Path, seed: int = 0, **options: Any) -> Path:
 def pictures(folder: Path, names=tuple(TRUTH)) -> None:
     for name in names:
         picture(folder / name, crc32(name.encode()))
+
+
+def write(root: Path, rows: Iterable[Sequence[object]], name: str = "labels.csv") -> Path:
+    """A table, and nothing else."""
+    (root / name).parent.mkdir(parents=True, exist_ok=True)
+    with (root / name).open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows(rows)
+    return root
 
 
 def table(content: str | bytes, name: str = "labels.csv", where: str = ".") -> Callable[[Path], object]:
@@ -183,6 +197,7 @@ def cvat(*subsets: str) -> Callable[[Path], object]:
     return make
 
 
+VOC = b"<annotation><filename>%s</filename><object><name>cat</name></object></annotation>"
 SINGLE_STUDIO = {"a.png": {"cat"}, "b.png": {"dog"}, "c.png": {"owl"}}
 HEIC = b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(40)
 # Four rows without a test split are enough: one is drawn where none is said.
@@ -198,6 +213,7 @@ DRAWN = [choice("cat")]
 
 TABLES = [
     Awkward("no column of splits", table(PLAIN), TRUTH),
+    Awkward("no split of test", table(PLAIN), refused="set own.test_share, for example to 0.2", options={"test_share": 0.0}),
     Awkward(
         "not UTF-8, as some spreadsheets save it", table(PLAIN.replace("owl", "käuzchen").encode("cp1252")), refused="not UTF-8"
     ),
@@ -208,9 +224,7 @@ TABLES = [
     Awkward(
         "other words for heads and splits",
         table(
-            SPLIT.replace("image,split,labels", "File Name ,Subset, TAGS")
-            .replace(",train,", ",Training,")
-            .replace("test", "VALID")
+            SPLIT.replace("image,split,labels", "File Name ,Subset, TAGS").replace("train", "Training").replace("test", "VALID")
         ),
         TRUTH,
         splits=SPLITS,
@@ -298,7 +312,6 @@ FOLDERS = [
 
 ANNOTATIONS = [
     Awkward("COCO as it is downloaded", download, LABELLED),
-    Awkward("COCO with its images behind a link", linked, LABELLED),
     Awkward(
         "COCO of which one split was downloaded",
         lambda root: [
@@ -367,6 +380,14 @@ ANNOTATIONS = [
     ),
     Awkward("Label Studio's JSON-MIN", label_studio({"a.png": "cat", "b.png": "dog"}), refused="not as JSON-MIN"),
     Awkward("Pascal VOC in folders of train and test", in_splits, {name: {"cat"} for name in LABELLED}, splits=LABELLED_SPLITS),
+    Awkward(
+        "Pascal VOC with a path of another machine",
+        with_files(
+            tree("JPEGImages/a.png", "JPEGImages/b.png", "JPEGImages/c.png"),
+            {"xml/a.xml": VOC % b"a.png", "xml/b.xml": VOC % b"C:\\x\\b.png", "xml/c.xml": VOC % b"/home/x/c.png"},
+        ),
+        {"a.png": {"cat"}, "b.png": {"cat"}, "c.png": {"cat"}},
+    ),
     Awkward("Pascal VOC by the name of another photograph", voc(a="b.png", b="b.png"), refused="<filename> is 'b.png'"),
     Awkward(
         "XML that was cut short", lambda root: (root / "a.xml").write_text("<annotation><object>"), refused="readable as XML"
@@ -374,20 +395,46 @@ ANNOTATIONS = [
     Awkward("CVAT with a misspelt subset", cvat("Train", "Train", "tset"), refused="subset: found 'tset'"),
 ]
 
-PHOTOGRAPHS = [
-    Awkward(
-        "a telephone's HEIC by the name of a JPEG",
-        with_files(tree("dog/b.png", "cat/c.png", "owl/e.png"), {"dog/g.jpg": HEIC}),
-        SINGLE | {"g.jpg": {"dog"}},
-        unreadable=1,
-    ),
-]
-
 GROUPS = {
     "Tables": TABLES,
     "Where the photographs are": PLACES,
     "Folders": FOLDERS,
     "Annotations": ANNOTATIONS,
-    "Photographs": PHOTOGRAPHS,
 }
 CASES = [case for group in GROUPS.values() for case in group]
+
+SAME = {  # other ways of writing the same table, which mean the same
+    "rows twice": lambda text: text + "b.png,dog\n",
+    "names without endings": lambda text: text.replace(".png", ""),
+    "capitals that differ": lambda text: text.replace("a.png", "A.PNG"),
+    "lists as Python writes them": lambda text: text.replace("cat;dog", "\"['cat', 'dog']\""),
+    "[]": lambda text: text.replace("d.png,-", "d.png,[]"),
+    "['']": lambda text: text.replace("f.png,", "f.png,['']"),
+    "columns for each class": lambda text: ONE_HOT,
+    "labels of split unlabeled": lambda text: SPLIT.replace("unlabeled,", "unlabeled,owl"),
+    "cells of splits that are empty": lambda text: SPLIT.replace("b.png,train", "b.png,").replace("f.png,unlabeled", "f.png,"),
+}
+TWICE = [{"id": 0, "file_name": name} for name in ("a.png", "b.png")]
+BROKEN = {  # what is there, and the words of the one line
+    "column cat occurs twice": table("image,cat,cat\na.png,1,0\n"),
+    "column cat is '2'": table(ONE_HOT.replace("c.png,1", "c.png,2")),
+    "`-` says none of the classes and": table(PLAIN.replace("cat;dog", "cat;-")),
+    "found [cat, dog], expected names": table(PLAIN.replace("cat;dog", '"[cat, dog]"')),
+    "found ['cat' 'dog'], expected names": table(PLAIN.replace("cat;dog", "['cat' 'dog']")),
+    "line 1 has no heads": table("sep=;\n" + PLAIN),
+    "line 3: the heads a second time": table(PLAIN.replace("b.png,dog", "image,labels")),
+    "group: 'NA' would be one group of all such rows": table(ONE_HOT.replace("owl", "group").replace(",0\n", ",NA\n")),
+    "'C:/x/a.png' could both be a.png": table("image,labels\nC:/set/a.png,cat\nC:/x/a.png,cat\nC:/set/b.png,dog\n"),
+    "an object or a tag has no name": with_files(voc(a="a.png"), {"b.xml": b"<annotation><object><name/></object></annotation>"}),
+    "not readable": table(b"PAR1 no", "labels.parquet"),
+    "that of the images, and not path?": table("image,path,labels\na.png,b.png,cat\nb.png,a.png,dog\n"),
+    "column usage": table(SPLIT.replace("split", "usage")),
+    "column is_test (0 and 1) has no role": table(ONE_HOT.replace("owl", "is_test")),
+    "refers to 99": lambda root: coco(root, annotations=[{"image_id": 0, "category_id": 99}]),
+    "images: 2 have the id 0": lambda root: coco(root, images=TWICE),
+    "none of 0": lambda root: coco(root, images=[], annotations=[]),
+    "names no image, or holds no answers": label_studio({"a.png": [{"result": "cat"}]}),
+    "an answer has a choice without a name": label_studio({"a.png": [choice("cat")], "b.png": [choice("")]}),
+    "a document type": lambda root: (root / "a.xml").write_text("<!DOCTYPE a []><a/>"),
+    "found a.xml, and no photographs": lambda root: (root / "a.xml").write_text("<html/>"),
+}

@@ -118,10 +118,20 @@ def test_added_labels_may_say_what_is_absent(tmp_path):
     assert found["b.png"] == ({"cat", "dog"}, {"owl"}) and found["c.png"] == ({"owl"}, None)
     assert found["f.png"] == ({"dog"}, {"cat"}) and found["e.png"] == (set(), {"cat"})
     assert {item.id: item.added for item in raw.items}["f.png"] == "unlabeled"
-    for text, message in (
-        ("a.png,cat,cat\n", "line 2: absent: 'cat' is among the labels of this row too"),
-        ("a.png,cat,\nb.png,dog,cat\n", "line 2: absent: empty beside labels; write `\\*`"),
-    ):
-        path.write_text(f"image,labels,absent\n{text}")
-        with pytest.raises(DataError, match=message):
-            own.read_added(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("image,labels,absent\na.png,cat,cat\n", "line 2: absent: 'cat' is among the labels of this row too"),
+        ("image,labels,absent\na.png,cat,\nb.png,dog,cat\n", r"line 2: absent: empty beside labels; write `\*`"),
+        ("image,labels\na.png,cat\na.png,dog\n", "line 3: .* on an earlier line"),
+        *((f"image,labels,{head}\na.png,cat,0\n", f"column {head.lower()} is none that") for head in ("Value", "split")),
+    ],
+)
+def test_a_list_that_says_something_else_is_not_imported(tmp_path, text, message):
+    (tmp_path / "more.csv").write_text(text)
+    with pytest.raises(DataError, match=message):
+        own.read_added(tmp_path / "more.csv")
+    (tmp_path / "more.csv").write_text("Image,Labels,Absent,model_says,surprise,look_at\na.png,cat,*,dog,0.1,dog\n")
+    assert own.read_added(tmp_path / "more.csv") == {"a.png": own.Given(["cat"])}

@@ -1,6 +1,5 @@
 """Photographs of one group are on one side of every split and fold: by a column, as copies by name, and of equal bytes."""
 
-import csv
 import shutil
 
 import numpy as np
@@ -15,12 +14,7 @@ from dicap.data.split import split_index, split_roles
 from dicap.frozen.folds import deal_folds
 from dicap.settings import Own
 from dicap.sklearn import DiCaPClassifier, LabelledKFold
-from photos.awkward import looked_at, picture
-
-
-def write(root, rows, head=("image", "labels", "group")):
-    with (root / "labels.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([head, *rows])
+from photos.awkward import looked_at, picture, write
 
 
 @pytest.fixture
@@ -30,8 +24,7 @@ def patients(tmp_path):
     for i in range(60):
         picture(tmp_path / f"{i:02d}.png", i)
         rows.append([f"{i:02d}.png", ("cat", "dog")[i // 3 % 2], f"p{i // 3}"])
-    write(tmp_path, rows)
-    return tmp_path
+    return write(tmp_path, [["image", "labels", "group"], *rows])
 
 
 @pytest.mark.parametrize("ratio", [0.3, 0.5, 1.0])
@@ -50,10 +43,9 @@ def test_a_group_is_on_one_side_of_test_ratio_and_d_est(patients, tmp_path_facto
 
 
 def test_a_set_without_groups_has_no_such_column(tmp_path):
-    rows = [[f"{i}.png", "cat" if i % 2 else "dog"] for i in range(8)]
     for i in range(8):
         picture(tmp_path / f"{i}.png", i)
-    write(tmp_path, rows, ("image", "labels"))
+    write(tmp_path, [["image", "labels"], *([f"{i}.png", "cat" if i % 2 else "dog"] for i in range(8))])
     convert(looked_at(tmp_path, Own(test_share=0.3)), tmp_path / "set", image_size=8, workers=0)
     assert read_groups(tmp_path / "set") is None and "grouped" not in read_meta(tmp_path / "set")
 
@@ -69,7 +61,7 @@ def test_copies_by_name_and_by_bytes_stay_together(tmp_path):
         picture(tmp_path / f"x{i}.png", 9000 + i)
         shutil.copy(tmp_path / f"x{i}.png", tmp_path / f"x{i} (1).png")
         rows += [[f"x{i}.png", "cat"], [f"x{i} (1).png", "cat" if i else "dog"]]
-    write(tmp_path, rows, ("image", "labels"))
+    write(tmp_path, [["image", "labels"], *rows])
     raw = looked_at(tmp_path, Own(test_share=0.2))
     sides = {}
     for item in raw.items:
@@ -86,7 +78,7 @@ def test_a_copy_of_a_test_photograph_is_not_learnt_from(tmp_path):
     shutil.copy(tmp_path / "7.png", tmp_path / "copy.png")
     shutil.copy(tmp_path / "6.png", tmp_path / "open.png")
     rows = [[f"{i}.png", "cat" if i % 2 else "dog", "train" if i < 5 else "test"] for i in range(8)]
-    write(tmp_path, [*rows, ["copy.png", "cat", "train"]], ("image", "labels", "split"))
+    write(tmp_path, [["image", "labels", "split"], *rows, ["copy.png", "cat", "train"]])
     raw = looked_at(tmp_path, Own(unlabeled_root=str(tmp_path)))
     assert {item.id for item in raw.items} == {f"{i}.png" for i in range(8)}
     convert(raw, tmp_path / "set", image_size=8, workers=0)

@@ -4,17 +4,17 @@ import json
 import shutil
 import subprocess
 
-import pandas as pd
 import pytest
 from click.testing import CliRunner
 
 from dicap.errors import DataError, SettingsError
 from dicap.photos.readers.question import Question, typed
-from dicap.photos.readers.read import added_before, content_mark, read, read_added
+from dicap.photos.readers.read import added_before, content_mark, read
 from dicap.photos.survey import survey
 from dicap.settings import Own
-from photos.awkward import coco, label_studio, looked_at, picture, pictures
-from photos.test_questions import CATDOG, LISTED, MEANT, NAMES, ONE_HOT, asked, labels_of, write
+from photos.awkward import coco, label_studio, labels_of, looked_at, picture, pictures
+from photos.test_questions import CATDOG, LISTED, MEANT, NAMES, ONE_HOT, asked, listed
+from photos.test_round_trip import WRITERS, Drawn
 from stages.photos import init_data, suggest
 
 PETS = {name: pets or {"cat"} for name, pets in MEANT.items()}
@@ -104,11 +104,11 @@ def test_in_a_split_of_which_nothing_is_said_nobody_looked(tmp_path, form):
         cvat(tmp_path, {name: "Train" if name in train else "Test" for name in NAMES})
     elif form == "blanks":
         said = [[n, p, "train"] if n in train else [n, "", "test"] for n, p in LISTED]
-        write(tmp_path, [["image", "labels", "split"], *said])
+        listed(tmp_path, [["image", "labels", "split"], *said])
     else:
-        write(tmp_path, [["image", *head], *rows[:8]], "train.csv")
+        listed(tmp_path, [["image", *head], *rows[:8]], "train.csv")
         zeros = [0] * len(head) if form == "zeros" else []
-        write(tmp_path, [["image", *head[: len(zeros)]], *([name, *zeros] for name in test)], "test.csv")
+        listed(tmp_path, [["image", *head[: len(zeros)]], *([name, *zeros] for name in test)], "test.csv")
     if form == "zeros":
         with pytest.raises(DataError, match=r"--empty none"):
             looked_at(tmp_path, Own())
@@ -119,40 +119,30 @@ def test_in_a_split_of_which_nothing_is_said_nobody_looked(tmp_path, form):
     assert all(labels is None for name, labels in found.items() if name in ("test/d.png", "test/f.png"))
 
 
-def labelled(root, form, label_of):
-    """Photographs with one label each, in a folder that is made anew."""
+def put(root, form, labels):
+    """Photographs with labels in a folder that is made anew, in one of the forms."""
     shutil.rmtree(root, ignore_errors=True)
-    classes = sorted({*label_of.values()})
-    if form == "folder":
-        pictures(root, [f"{label}/{name}" for name, label in label_of.items()])
-    elif form == "one-hot":
-        write(root, [["image", *classes], *([name, *(int(label == c) for c in classes)] for name, label in label_of.items())])
-    else:
-        write(root, [["image", "labels"], *label_of.items()])
-    if form == "voc":
-        (root / "labels.csv").unlink()
-        node = "<annotation><filename>{}</filename><object><name>{}</name></object></annotation>"
-        for name, label in label_of.items():
-            (root / f"{name[:-4]}.xml").write_text(node.format(name, label))
+    root.mkdir()
+    WRITERS[form](root, Drawn(labels, set(), "utf-8", ",", False, False))
 
 
-@pytest.mark.parametrize("form", ["folder", "voc", "table", "one-hot"])
+@pytest.mark.parametrize("form", WRITERS)
 def test_other_classes_than_init_data_saw_are_a_question(tmp_path, form):
-    root, label_of = tmp_path / "photos", {name: CATDOG[i % 2] for i, name in enumerate(NAMES)}
-    labelled(root, form, label_of)
+    root, label_of = tmp_path / "photos", {name: {CATDOG[i % 2]} for i, name in enumerate(NAMES)}
+    put(root, form, label_of)
     seen, own = survey(root, Own())
     assert read(seen.root, own).classes == own.names == CATDOG
-    labelled(root, form, label_of | {NAMES[0]: "inbox"})
-    with pytest.raises(DataError, match=r"'?inbox'?:? (no such class was there when init-data looked|has no role).* again"):
+    put(root, form, label_of | {NAMES[0]: {"inbox"}})
+    with pytest.raises(DataError, match=r"'inbox': no such class was there when init-data looked.* again"):
         read(seen.root, own)
     assert "inbox" in (survey(root, Own())[1].names or ())
-    labelled(root, form, dict.fromkeys(NAMES, "cat"))
-    with pytest.raises(DataError, match=r"no image is labelled 'dog' any more.* init-data .* again|column dog is missing"):
+    put(root, form, {name: {"cat"} for name in NAMES})
+    with pytest.raises(DataError, match=r"no image is labelled 'dog' any more.* init-data .* again"):
         read(seen.root, own)
 
 
 def test_imported_classes_that_are_lost_after_init_data_are_refused(tmp_path):
-    write(tmp_path, [["image", "labels"], *LISTED])
+    listed(tmp_path, [["image", "labels"], *LISTED])
     (tmp_path / "more.txt").write_text(f"image,labels\n{NAMES[0]},owl\n")
     seen, own = survey(tmp_path, Own(added=str(tmp_path / "more.txt"), ignore=["more.txt"]))
     assert read(seen.root, own).classes == [*CATDOG, "owl"]
@@ -162,7 +152,7 @@ def test_imported_classes_that_are_lost_after_init_data_are_refused(tmp_path):
 
 @pytest.mark.parametrize("content", [None, b"", b"<html>404</html>"])
 def test_a_name_that_only_photographs_have_that_cannot_be_read_is_no_class(tmp_path, content):
-    write(tmp_path, [["image", "labels"], *LISTED, ["Total", "200"]])
+    listed(tmp_path, [["image", "labels"], *LISTED, ["Total", "200"]])
     if content is not None:
         (tmp_path / "Total.jpg").write_bytes(content)
     raw = looked_at(tmp_path, Own(test_share=0.3))
@@ -180,24 +170,18 @@ def test_an_option_that_is_named_can_be_typed(text):
 
 
 @pytest.mark.parametrize("word", ["none", "?", "NA", "0", "sin"])
-@pytest.mark.parametrize("form", ["table", "folders", "label studio"])
+@pytest.mark.parametrize("form", ["csv", "folders", "label studio"])
 def test_words_for_none_are_classes_or_nothing_as_is_said(tmp_path, word, form):
     shown = {name: pets or {word} for name, pets in MEANT.items()}
-    if form == "table":
-        write(tmp_path, [["image", "labels"], *([name, ";".join(pets)] for name, pets in shown.items())])
-    elif form == "folders" and word.isalpha():
-        shown = {name: {min(pets)} for name, pets in shown.items()}
-        pictures(tmp_path, [f"{min(pets)}/{name}" for name, pets in shown.items()])
-    else:
-        label_studio({name: chosen(what=pets) for name, pets in shown.items()}, NAMES)(tmp_path)
+    put(tmp_path / "photos", form if word.isalpha() or form == "csv" else "label studio", shown)
     for words, meant in (("auto", {word}), ("class", {word}), ("none", set()), ("empty", None)):
         options = Own.model_validate({"test_share": 0.3, "words": words})
         if words == "auto" and word != "sin":
             with pytest.raises(DataError, match=r"a class, or does it say nothing.*--words none .*--words empty .*--names"):
-                looked_at(tmp_path, options)
+                looked_at(tmp_path / "photos", options)
             continue
         expected = {name: meant if word in pets and word != "sin" else pets for name, pets in shown.items()}
-        found = {name.rpartition("/")[2]: labels for name, labels in labels_of(looked_at(tmp_path, options)).items()}
+        found = {name.rpartition("/")[2]: labels for name, labels in labels_of(looked_at(tmp_path / "photos", options)).items()}
         assert found == expected
 
 
@@ -205,20 +189,14 @@ def test_words_for_none_are_classes_or_nothing_as_is_said(tmp_path, word, form):
 def test_a_split_that_is_said_without_labels_is_no_less_said(tmp_path, form):
     whole = [[name, label.replace("-", "cat")] for name, label in LISTED]
     if form == "files":
-        write(tmp_path, [["image", "labels"], *whole], "train.csv")
-        write(tmp_path, [["image"], *([name] for name in NAMES[8:])], "test.csv")
+        listed(tmp_path, [["image", "labels"], *whole], "train.csv")
+        listed(tmp_path, [["image"], *([name] for name in NAMES[8:])], "test.csv")
     elif form == "rows":
         said = [[name, label, ""] for name, label in whole] + [[name, "", "test"] for name in NAMES[8:]]
-        write(tmp_path, [["image", "labels", "split"], *said])
+        listed(tmp_path, [["image", "labels", "split"], *said])
     else:
-        for split, names in (("train", ("a.png", "b.png", "c.png", "e.png")), ("test", ("c.png", "e.png"))):
-            coco(tmp_path, f"{split}.json", ".", names)
-            content = json.loads((tmp_path / f"{split}.json").read_text())
-            if split == "test":
-                content |= {"annotations": []}
-            if form == "bare coco" and split == "test":
-                del content["annotations"]
-            (tmp_path / f"{split}.json").write_text(json.dumps(content))
+        coco(tmp_path, "train.json", ".", ("a.png", "b.png", "c.png", "e.png"))
+        coco(tmp_path, "test.json", ".", ("c.png", "e.png"), annotations=None if form == "bare coco" else [])
     with pytest.raises(DataError, match="with another split; give it one"):
         asked(tmp_path)
 
@@ -233,7 +211,7 @@ def test_a_split_that_is_said_without_labels_is_no_less_said(tmp_path, form):
 @pytest.mark.parametrize("others", [["cat;bird", "dog"], ["cat", "bird", "dog"]])
 def test_each_part_of_a_cell_may_be_several_names(tmp_path, cell, others):
     cells = [cell, *others]
-    write(tmp_path, [["image", "labels"], *([name, cells[i % len(cells)]] for i, name in enumerate(NAMES))])
+    listed(tmp_path, [["image", "labels"], *([name, cells[i % len(cells)]] for i, name in enumerate(NAMES))])
     with pytest.raises(DataError, match="one class or several"):
         looked_at(tmp_path, Own(test_share=0.3))
     raw, turns = asked(tmp_path)
@@ -241,31 +219,16 @@ def test_each_part_of_a_cell_may_be_several_names(tmp_path, cell, others):
 
 
 @pytest.mark.parametrize("word", ["!dog", "dog?", "No-Dog", "do\u200bg"])
-@pytest.mark.parametrize("form", ["table", "cells", "heads", "folders", "label studio"])
+@pytest.mark.parametrize("form", ["csv", "heads", "folders", "label studio"])
 def test_a_word_that_a_class_is_not_there_or_in_doubt_is_asked_about(tmp_path, word, form):
-    shown = {name: {word, "cat"} if i % 2 and form == "cells" else {word} if i % 2 else {"dog"} for i, name in enumerate(NAMES)}
-    if form in ("table", "cells"):
-        write(tmp_path, [["image", "labels"], *([name, ";".join(pets)] for name, pets in shown.items())])
-    elif form == "heads":
-        write(tmp_path, [["image", "cat", "dog", word], *([*row, i % 2] for i, row in enumerate(ONE_HOT))])
-    elif form == "folders":
-        pictures(tmp_path, [f"{min(pets)}/{name}" for name, pets in shown.items()])
+    root = tmp_path / "photos"
+    if form == "heads":
+        listed(root, [["image", "cat", "dog", word], *([*row, i % 2] for i, row in enumerate(ONE_HOT))])
     else:
-        label_studio({name: chosen(what=pets) for name, pets in shown.items()}, NAMES)(tmp_path)
+        put(root, form, {name: {word, "cat"} if i % 2 else {"dog"} for i, name in enumerate(NAMES)})
     with pytest.raises(DataError, match=r"not there, or is doubtful|cannot be seen|has no role that is known"):
-        looked_at(tmp_path, Own(test_share=0.3, words="class"))
-    assert {*asked(tmp_path)[0].classes} - {"cat"} == {"dog", *[word] * (form != "heads")}
-
-
-@pytest.mark.parametrize("ending", ["csv", "parquet"])
-def test_heads_that_come_again_are_no_row(tmp_path, ending):
-    rows = [*LISTED[:2], ["image", "labels"], *LISTED[2:]]
-    write(tmp_path, [["image", "labels"], *rows])
-    if ending == "parquet":
-        (tmp_path / "labels.csv").unlink()
-        pd.DataFrame(rows, columns=["image", "labels"]).to_parquet(tmp_path / "labels.parquet")
-    with pytest.raises(DataError, match=r"(line 4|row 3): the heads a second time"):
-        looked_at(tmp_path, Own(test_share=0.3))
+        looked_at(root, Own(test_share=0.3, words="class"))
+    assert {*asked(root)[0].classes} - {"cat"} == {"dog", *[word] * (form != "heads")}
 
 
 @pytest.mark.parametrize("more", ["train_pseudo.csv", "pseudo/train.csv", "predictions.json"])
@@ -275,8 +238,8 @@ def test_a_second_file_whose_name_says_more_than_a_split_is_asked_about(tmp_path
         coco(tmp_path, "labels.json", ".", ("a.png", "b.png", "c.png", "e.png"))
         coco(tmp_path, more, ".", ("d.png",))
     else:
-        write(tmp_path, [["image", "labels"], *LISTED[:6]], "train.csv")
-        write(tmp_path, [["image", "labels"], *LISTED[6:]], more)
+        listed(tmp_path, [["image", "labels"], *LISTED[:6]], "train.csv")
+        listed(tmp_path, [["image", "labels"], *LISTED[6:]], more)
     with pytest.raises(DataError, match=rf"or of {more}; to read several, pass --files .* init-data .*--ignore {more}"):
         looked_at(tmp_path, Own(test_share=0.3))
     first = "labels.json" if ending == "json" else "train.csv"
@@ -288,23 +251,21 @@ def test_a_second_file_whose_name_says_more_than_a_split_is_asked_about(tmp_path
 )
 def test_files_of_splits_are_no_question(tmp_path, names):
     for name, rows in zip(names, (LISTED[:8], LISTED[8:]), strict=True):
-        write(tmp_path, [["image", "labels"], *rows], name)
+        listed(tmp_path, [["image", "labels"], *rows], name)
     assert {item.split for item in looked_at(tmp_path, Own(test_share=0.3)).items} == {"train", "test"}
 
 
-@pytest.mark.parametrize("numbers", [[0, 0, 1, 1, 2], [0, 1, 2], [1, 1, 0, 3]])
+@pytest.mark.parametrize("numbers", [[0, 0, 1, 1, 2], [0, 1, 2], [1, 1, 0, 3], [1, 2, 1, 3]])
 def test_classes_by_their_numbers_are_labels(tmp_path, numbers):
-    write(tmp_path, [["image", "label"], *([name, numbers[i % len(numbers)]] for i, name in enumerate(NAMES))])
+    listed(tmp_path, [["image", "label"], *([name, numbers[i % len(numbers)]] for i, name in enumerate(NAMES))])
     raw, turns = asked(tmp_path)
-    assert raw.classes == sorted({*map(str, numbers)}) and turns == 1
+    assert raw.classes == sorted({*map(str, numbers)}) and turns == 0
 
 
 def test_answers_of_a_model_are_no_labels(tmp_path):
-    write(tmp_path / "table", [["image", "label"], *([name, "dog"] for name in NAMES)], "my_predictions.csv")
-    coco(tmp_path / "coco", "train.json", ".", ("a.png", "b.png", "c.png", "e.png"))
-    content = json.loads((tmp_path / "coco" / "train.json").read_text())
-    content["annotations"] = [entry | {"score": 0.4} for entry in content["annotations"]]
-    (tmp_path / "coco" / "train.json").write_text(json.dumps(content))
+    listed(tmp_path / "table", [["image", "label"], *([name, "dog"] for name in NAMES)], "my_predictions.csv")
+    entries = [{"image_id": i, "category_id": 10 + i % 3, "score": 0.4} for i in range(4)]
+    coco(tmp_path / "coco", "train.json", ".", ("a.png", "b.png", "c.png", "e.png"), annotations=entries)
     for form in ("table", "coco"):
         with pytest.raises(DataError, match="a model's answers"):
             looked_at(tmp_path / form, Own(test_share=0.3))
@@ -315,10 +276,9 @@ def test_answers_of_a_model_are_no_labels(tmp_path):
 def test_each_key_of_coco_has_a_role(tmp_path):
     images = [{"id": i, "file_name": f"{letter}.png", "split": "test" if i > 1 else "train", "seq_id": i // 2, "night": i % 2}
               for i, letter in enumerate("abcde")]  # fmt: skip
-    coco(tmp_path, "all.json", ".", images=images)
-    content = json.loads((tmp_path / "all.json").read_text())
-    content["annotations"][0]["attributes"] = {"occluded": False, "young": "true"}
-    (tmp_path / "all.json").write_text(json.dumps(content))
+    entries = [{"image_id": i, "category_id": 10 + i % 3} for i in range(3)]
+    entries[0]["attributes"] = {"occluded": False, "young": "true"}
+    coco(tmp_path, "all.json", ".", images=images, annotations=entries)
     with pytest.raises(Question, match=r"split, seq_id, night have no role; .*attributes .young.") as caught:
         looked_at(tmp_path, Own())
     assert caught.value.options == {"split": "split", "group": "seq_id", "ignore": ["night"], "attributes": "classes"}
@@ -327,19 +287,44 @@ def test_each_key_of_coco_has_a_role(tmp_path):
     assert raw.items[0].group == raw.items[1].group is not None
 
 
-@pytest.mark.parametrize("value", ["NA", "unknown", "-", "none"])
-def test_a_group_of_what_is_not_known_is_none(tmp_path, value):
-    write(tmp_path, [["image", "labels", "group"], *([*row, value if i % 3 else f"p{i}"] for i, row in enumerate(LISTED))])
-    with pytest.raises(DataError, match=f"group: '{value}' would be one group of all such rows"):
-        looked_at(tmp_path, Own(test_share=0.3))
+def test_each_key_of_a_task_of_label_studio_has_a_role(tmp_path):
+    pictures(tmp_path, NAMES)
+    told = [{"split": "test" if i > 7 else "train", "patient": i // 2, "night": i % 2} for i in range(12)]
+    tasks = [{"data": {"image": n, **more}, "annotations": chosen(what=PETS[n])} for n, more in zip(NAMES, told, strict=True)]
+    (tmp_path / "export.json").write_text(json.dumps(tasks))
+    with pytest.raises(Question, match=r"keys night, patient, split have no role") as caught:
+        looked_at(tmp_path, Own())
+    assert caught.value.options == {"split": "split", "group": "patient", "ignore": ["night"]}
+    items = asked(tmp_path)[0].items
+    assert [item.split for item in items] == ["train"] * 8 + ["test"] * 4
+    assert all((one.group == other.group) == (i // 2 == k // 2) for i, one in enumerate(items) for k, other in enumerate(items))
 
 
-def test_one_file_is_not_meant_by_two_names_of_another_machine(tmp_path):
-    write(
-        tmp_path, [["image", "labels"], ["C:\\a\\00.png", "cat"], ["C:\\b\\00.png", "cat"], *([f"C:/{n}", p] for n, p in LISTED)]
-    )
-    with pytest.raises(DataError, match=r"'C:.*a.*00.png' and '.*' could both be 00.png"):
-        looked_at(tmp_path, Own(test_share=0.3))
+@pytest.mark.parametrize("beside", ["other/cat/5.png", "other/5.png"])
+def test_a_folder_beside_those_of_splits_takes_no_split_away(tmp_path, beside):
+    pictures(tmp_path, ["train/cat/1.png", "train/dog/2.png", "test/cat/3.png", "test/dog/4.png", beside])
+    raw, turns = asked(tmp_path)
+    assert {item.id: item.split for item in raw.items} == {
+        "train/cat/1.png": "train", "train/dog/2.png": "train", "test/cat/3.png": "test", "test/dog/4.png": "test"
+    }  # fmt: skip
+    assert turns == 1 and raw.classes == CATDOG
+    notes = looked_at(tmp_path, Own(test_share=0.3, label_folder="last")).notes
+    assert any("are read as labels, since there are others beside them: other" in note for note in notes)
+
+
+def test_what_is_taken_for_a_label_is_named(tmp_path):
+    listed(tmp_path / "table", [["image", "cat", "male"], *ONE_HOT])
+    pictures(tmp_path / "tree", [f"{('Berlin', 'cat')[i % 2]}/{name}" for i, name in enumerate(NAMES)])
+    for form, word in (("table", "male"), ("tree", "Berlin")):
+        understood = survey(tmp_path / form, Own())[0].understood
+        assert any(word in how and "--ignore leaves one out" in how for _, how in understood)
+
+
+def test_where_a_separator_is_said_another_mark_is_asked_about(tmp_path):
+    cells = ["cat,dog", "fox|owl", "cat"]
+    listed(tmp_path, [["image", "labels"], *([name, cells[i % 3]] for i, name in enumerate(NAMES))])
+    raw, turns = asked(tmp_path, separator=",")
+    assert turns == 1 and raw.classes == ["cat", "dog", "fox|owl"]
 
 
 EXPORTS = {  # the heads of well-known programs, and a row; {0} is the image, {1} a name, {2} a number
@@ -372,15 +357,6 @@ def test_an_export_is_read_with_one_answer_or_refused(tmp_path, program):
     assert all(any(word in name for word in ("cat", "dog", *head.split(","))) for name in {*raw.classes} - {"outdoors"})
 
 
-@pytest.mark.parametrize("head", ["value", "confidence", "not_labels", "split", "Value"])
-def test_a_column_that_import_labels_does_not_know_is_refused(tmp_path, head):
-    (tmp_path / "more.csv").write_text(f"image,labels,{head}\n00.png,cat,0\n")
-    with pytest.raises(DataError, match=f"column {head.lower()} is none that import-labels reads"):
-        read_added(tmp_path / "more.csv", ["cat"], NAMES)
-    (tmp_path / "more.csv").write_text("Image,Labels,Absent,model_says,surprise,look_at\n00.png,cat,*,dog,0.1,dog\n")
-    assert read_added(tmp_path / "more.csv", ["cat"], NAMES)["00.png"].labels == ["cat"]
-
-
 @pytest.mark.parametrize(
     ("cells", "match"),
     [
@@ -400,7 +376,7 @@ def test_a_column_that_import_labels_does_not_know_is_refused(tmp_path, head):
     ],
 )
 def test_scores_and_a_comma_beside_semicolons_are_asked_about(tmp_path, cells, match):
-    write(tmp_path, [["image", "labels"], *([name, cells[i % 2]] for i, name in enumerate(NAMES))])
+    listed(tmp_path, [["image", "labels"], *([name, cells[i % 2]] for i, name in enumerate(NAMES))])
     for separator in ("auto", ";", " ", ",") if "0 and 1" in match else ("auto",):
         with pytest.raises(DataError, match=match):
             looked_at(tmp_path, Own(test_share=0.3, separator=separator))
@@ -436,7 +412,7 @@ def test_imported_labels_that_were_cut_are_not_read(tmp_path):
 def test_a_remedy_is_one_that_can_be_followed(tmp_path, rows, files, match):
     pictures(tmp_path / ("img" if not rows else "."), NAMES)
     if rows:
-        write(tmp_path, rows, "train.csv")
+        listed(tmp_path, rows, "train.csv")
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
@@ -460,23 +436,8 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_done(tmp_path):
 @pytest.mark.parametrize("word", ["none", "?", "n/a"])
 def test_a_word_for_nothing_among_absent_classes_alone_is_answered_for_convert_too(tmp_path, word):
     rows = [[name, "cat" if i % 2 else "dog", (word, "dog" if i % 2 else "cat")[i > 2]] for i, name in enumerate(NAMES)]
-    write(tmp_path, [["image", "labels", "absent"], *rows])
+    listed(tmp_path, [["image", "labels", "absent"], *rows])
     with pytest.raises(Question) as question:
         survey(tmp_path, Own(test_share=0.3))
     _, reading = survey(tmp_path, Own(test_share=0.3, **question.value.options))
     assert {*read(tmp_path, reading).classes} == {*CATDOG}
-
-
-@pytest.mark.parametrize("form", ["voc", "cvat"])
-def test_an_object_without_a_name_may_be_any_class(tmp_path, form):
-    pictures(tmp_path, NAMES)
-    tags = {name: "" if name == NAMES[5] else "cat" for name in NAMES}
-    if form == "cvat":
-        nodes = "".join(f'<image name="{name}"><tag label="{tag}"/></image>' for name, tag in tags.items())
-        (tmp_path / "annotations.xml").write_text(f"<annotations>{nodes}</annotations>")
-    else:
-        for name, tag in tags.items():
-            text = f"<annotation><filename>{name}</filename><object><name>{tag}</name></object></annotation>"
-            (tmp_path / f"{name[:-4]}.xml").write_text(text)
-    with pytest.raises(DataError, match="has no name"):
-        looked_at(tmp_path, Own(test_share=0.3))

@@ -14,7 +14,7 @@ from dicap.errors import DataError
 from dicap.files.written import replacing_own
 from dicap.photos.survey import survey
 from dicap.settings import Own
-from photos.awkward import HEIC
+from photos.awkward import HEIC, labels_of, pictures, write
 from photos.awkward import looked_at as read
 
 
@@ -23,29 +23,12 @@ def image(path, shade=120):
     Image.new("RGB", (2, 2), (shade,) * 3).save(path)
 
 
-def labels_of(root, **options):
-    """{image: its labels}, of the images that are there."""
-    own = Own(**({"test_share": 0.2} | options))
-    raw = read(root, own)
-    found = zip(raw.items, raw.images.paths, strict=True)
-    return {
-        item.id: None if item.labels is None else {raw.classes[c] for c in item.labels} for item, path in found if path.is_file()
-    }
-
-
-def table(root, text, names=()):
-    for i, name in enumerate(names):
-        image(root / name, i)
-    (root / "labels.csv").parent.mkdir(parents=True, exist_ok=True)
-    (root / "labels.csv").write_text(text, encoding="utf-8")
-    return root
-
-
 def test_a_missing_image_is_no_other_folders_image_of_the_same_name(tmp_path):
-    rows = "".join(f"{kind}/{i:03}.png,{kind}\n" for kind in ("cat", "dog") for i in range(4))
-    assert labels_of(table(tmp_path / "a", f"image,labels\n{rows}", [f"dog/{i:03}.png" for i in range(4)])) == {
-        f"dog/{i:03}.png": {"dog"} for i in range(4)
-    }
+    there = [f"dog/{i:03}.png" for i in range(4)]
+    pictures(tmp_path / "a", there)
+    write(tmp_path / "a", [["image", "labels"], *([name.replace("dog", pet), pet] for name in there for pet in ("cat", "dog"))])
+    found = labels_of(read(tmp_path / "a", Own(test_share=0.2)))
+    assert {name: pets for name, pets in found.items() if (tmp_path / "a" / name).is_file()} == {name: {"dog"} for name in there}
     content = {
         "images": [{"id": 1, "file_name": "cam1/009.png"}, {"id": 2, "file_name": "cam2/001.png"}],
         "categories": [{"id": 1, "name": "cat"}, {"id": 2, "name": "dog"}],
@@ -54,7 +37,8 @@ def test_a_missing_image_is_no_other_folders_image_of_the_same_name(tmp_path):
     for name in ("cam2/009.png", "cam2/001.png"):
         image(tmp_path / "b" / name)
     (tmp_path / "b" / "all.json").write_text(json.dumps(content), encoding="utf-8-sig")
-    assert labels_of(tmp_path / "b", test_share=0.5) == {"cam2/001.png": {"dog"}}
+    found = labels_of(read(tmp_path / "b", Own(test_share=0.5)))
+    assert {name: pets for name, pets in found.items() if (tmp_path / "b" / name).is_file()} == {"cam2/001.png": {"dog"}}
     for entry, name in zip(content["images"], ["cam3/001.png", "trip/7.png"], strict=True):
         entry["file_name"] = name
     image(tmp_path / "b" / "7.png")
@@ -88,7 +72,7 @@ def test_an_encoding_that_is_not_read_is_one_line(tmp_path, encoding):
         ({"train.txt": "my 0.png\nmy 1.png\n", "test.txt": "my 2.png\n"}, "'my 0.png' is no annotation, nor is another line"),
         ({"train.txt": "my 0 -1\nmy 1  1\n", "test.txt": "my 2  1\n"}, "'my 0 -1' is no annotation"),
         ({"train.txt": "my 0\nmy 1\nmy 2\n", "test.txt": "my 2\nmy 3\n"}, "'my 2' is in the list of test too; give it one split"),
-        ({"trainval.txt": "my 0\nmy 2\n", "test.txt": "my 2\n"}, "'my 2' is in the lists of trainval and of test"),
+        ({"trainval.txt": "my 0\nmy 2\n", "test.txt": "my 2\n"}, "'my 2' is in the list of test too"),
         ({"trn.txt": "my 0\nmy 1\n", "tst.txt": "my 2\nmy 3\n"}, "trn.txt: names no split"),
         ({"train.txt": "my 0\r\nmy 1\r\n", "TEST.TXT": "my 2\nmy 3\n", "cat_test.txt": "my 2\n"}, ""),
     ],

@@ -1,12 +1,10 @@
 """Who wins: imported labels, or the own labels of the data set that were corrected later."""
 
-import csv
-
 import pytest
 
 from dicap.photos.readers.read import Given, added_before
 from dicap.settings import Own
-from photos.awkward import looked_at, picture
+from photos.awkward import labels_of, looked_at, picture, write
 from stages.photos.import_labels import table_of
 
 NAMES = [f"{i:02d}.png" for i in range(12)]
@@ -18,19 +16,17 @@ def labelled(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for i, name in enumerate(NAMES):
         picture(tmp_path / "photos" / name, i)
-    write(tmp_path, {name: "dog" if i % 2 else "cat" for i, name in enumerate(NAMES[:8])})
+    corrected(tmp_path, {name: "dog" if i % 2 else "cat" for i, name in enumerate(NAMES[:8])})
     return tmp_path
 
 
-def write(root, labels):
-    rows = [["image", "labels"], *labels.items()]
-    with (root / "photos" / "labels.csv").open("w", newline="") as file:
-        csv.writer(file).writerows(rows)
+def corrected(root, labels):
+    write(root / "photos", [["image", "labels"], *labels.items()])
 
 
 def read_now(root, **own):
     raw = looked_at(root / "photos", Own(test_share=0.3, unlabeled_root=str(root / "photos"), **own))
-    return {item.id: None if item.labels is None else {raw.classes[c] for c in item.labels} for item in raw.items}, raw
+    return labels_of(raw), raw
 
 
 def imported(root, labels, **own):
@@ -54,7 +50,7 @@ def test_an_import_counts_until_the_table_is_corrected(labelled):
     added = imported(labelled, {"00.png": ["dog"], "01.png": ["dog"], "09.png": ["cat"]})
     found, raw = read_now(labelled, added=added)
     assert found["00.png"] == {"dog"} and found["09.png"] == {"cat"} and not any("changed after" in note for note in raw.notes)
-    write(
+    corrected(
         labelled, {name: "dog" if i % 2 else "cat" for i, name in enumerate(NAMES[:8])} | {"01.png": "cat", "09.png": "cat;dog"}
     )
     found, raw = read_now(labelled, added=added)
@@ -74,7 +70,7 @@ def test_a_photograph_exchanged_under_its_name_has_no_imported_label(labelled):
 def test_a_new_class_stays_unknown_when_the_table_names_it_once(labelled):
     added = imported(labelled, {"09.png": ["boat"]})
     labels = {name: "dog" if i % 2 else "cat" for i, name in enumerate(NAMES[:8])}
-    write(labelled, labels | {"00.png": "cat;boat"})
+    corrected(labelled, labels | {"00.png": "cat;boat"})
     _, raw = read_now(labelled, added=added, new_classes=["boat"])
     boat = raw.classes.index("boat")
     known = {item.id for item in raw.items if item.labels is not None and (item.absent is None or boat in item.absent)}

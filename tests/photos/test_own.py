@@ -19,7 +19,7 @@ from dicap.errors import DataError
 from dicap.photos.readers import read as own
 from dicap.photos.survey import survey
 from dicap.settings import Own
-from photos.awkward import linked, looked_at, picture, pictures
+from photos.awkward import labels_of, linked, looked_at, picture, pictures
 
 LABELS = {
     f"{i:02d}.png": labels
@@ -44,10 +44,7 @@ def root(tmp_path):
 
 
 def by_image(raw):
-    return {
-        item.id.split("/")[-1]: None if item.labels is None else {raw.classes[label] for label in item.labels}
-        for item in raw.items
-    }
+    return {image.split("/")[-1]: labels for image, labels in labels_of(raw).items()}
 
 
 def test_corel5k_reads_as_its_readme_says():
@@ -87,22 +84,6 @@ def test_labels_given_later_make_training_images(root, tmp_path):
     assert {item.id: item.split for item in raw.items}["more/x.png"] == "train"
 
 
-def test_added_labels_tell_nothing_from_none(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text("image,labels\na,x;y\nb,-\nc,\n")
-    assert own.read_added(path) == {"a": own.Given(["x", "y"]), "b": own.Given([])}
-    for text, refused in (
-        ("image\na\n", "column labels is missing"),
-        ("image,labels\na,x\na,y\n", "line 3: .* on an earlier line"),
-    ):
-        path.write_text(text)
-        with pytest.raises(DataError, match=refused):
-            own.read_added(path)
-    path.unlink()
-    with pytest.raises(DataError, match="no such file"):
-        own.read_added(path)
-
-
 def test_the_splits_that_a_format_names_are_kept(tmp_path):
     for split, names in {"train": list(LABELS)[:6], "valid": list(LABELS)[6:8], "test": list(LABELS)[8:]}.items():
         pictures(tmp_path / split, names)
@@ -115,11 +96,6 @@ def test_the_splits_that_a_format_names_are_kept(tmp_path):
     shutil.rmtree(tmp_path / "test")
     raw = looked_at(tmp_path, options(test_share=0.0))
     assert {item.id for item in raw.items if item.split == "test"} == {f"valid/{name}" for name in list(LABELS)[6:8]}
-
-
-def test_a_missing_test_split_is_one_line_with_the_remedy(root):
-    with pytest.raises(DataError, match=r"no image of split test; set own\.test_share"):
-        looked_at(root, options(test_share=0.0))
 
 
 def test_the_stratified_split_keeps_rare_classes_on_both_sides():

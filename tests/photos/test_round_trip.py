@@ -30,7 +30,7 @@ from dicap.photos.readers.understand import understand
 from dicap.photos.survey import survey
 from dicap.settings import Own
 from dicap.settings.catalogue import FORMATS
-from photos.awkward import looked_at
+from photos.awkward import looked_at, write
 from stages.photos.import_labels import table_of
 
 # Letters that mean something to tables, lists, paths, addresses, XML or spreadsheets; an accent in both forms; capitals.
@@ -256,9 +256,9 @@ def read_back(form: str, what: Drawn, root: Path):
 
 def test_hidden_files_and_capital_endings_change_no_format(tmp_path):
     kinds = []
-    for form, write in WRITERS.items():
+    for form, writer in WRITERS.items():
         (root := tmp_path / form).mkdir()
-        write(root, Drawn({"a/1.png": {"cat"}, "b/2.png": {"dog"}}, set(), "utf-8", ",", True, False))
+        writer(root, Drawn({"a/1.png": {"cat"}, "b/2.png": {"dog"}}, set(), "utf-8", ",", True, False))
         kinds.append(understand(root, Own())[1].format)
         for path in [path for path in root.rglob("*") if path.is_file() and path.suffix != ".png"]:
             (hidden := path.parent / ".checkpoints").mkdir(exist_ok=True)
@@ -314,13 +314,8 @@ def test_what_is_imported_is_what_was_filled_in(tmp_path_factory, classes, paths
         absent = sorted(name for name, there in zip(classes, row, strict=False) if there == 0)
         if labels or absent or not in_part:
             filled[image] = own.Given(labels, absent if in_part and labels else None)
-    write_rows(place, table_of(filled))
+    write(place.parent, table_of(filled), place.name)
     assert own.added_before(place) == filled
     rows = [[image, ";".join(given.labels) or "-", ";".join(given.absent or ()) or "-"] for image, given in filled.items()]
-    write_rows(place, [["image", "labels", "absent"], *rows] if in_part else [["image", "labels"], *(row[:2] for row in rows)])
+    write(place.parent, [row[: 2 + in_part] for row in (["image", "labels", "absent"], *rows)], place.name)
     assert own.read_added(place, classes, ids) == filled
-
-
-def write_rows(path: Path, rows: list[list[str]]) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file, lineterminator="\n").writerows(rows)

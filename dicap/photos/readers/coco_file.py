@@ -6,9 +6,8 @@ from typing import Any
 
 from dicap.errors import DataError
 from dicap.photos.readers.finder import Finder
-from dicap.photos.readers.heads import GROUP, SPLIT
 from dicap.photos.readers.listing import Listing, Row, is_ignored, read_json, split_in, split_of
-from dicap.photos.readers.question import Question
+from dicap.photos.readers.question import Question, ask_of_keys
 from dicap.photos.readers.xml_files import names_of
 from dicap.settings import Own
 
@@ -92,14 +91,4 @@ def _check_keys(path: Path, root: Path, images: list[dict[str, Any]], annotation
             "them, --ignore score",
             ignore=[path.relative_to(root).as_posix()],
         )
-    known = {*USUAL, own.split, own.group, *(own.ignore or ())}
-    if strange := [key for key in [*keys, *said] if key not in known]:
-        roles: dict[str, str | list[str]] = {}
-        if own.split is None and (splits := [key for key in keys if key in strange and key in SPLIT]):
-            roles["split"] = splits[0]
-        if own.group is None and (groups := [key for key in keys if key in strange and GROUP.fullmatch(key)]):
-            roles["group"] = groups[0]
-        left = [key for key in dict.fromkeys(strange) if key not in roles.values()]
-        raise Question(
-            f"{path}: keys {', '.join(dict.fromkeys(strange))} have no role", **roles, **({"ignore": left} if left else {})
-        )
+    ask_of_keys(path, [key for key in [*keys, *said] if key not in USUAL], [*keys], own)

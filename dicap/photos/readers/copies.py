@@ -3,13 +3,11 @@
 import os
 import re
 from collections import Counter
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
+from scipy.cluster.hierarchy import DisjointSet
 
 from dicap.data.sources.base import FileImages, Item, RawSet
 from dicap.files.checksum import sha256
@@ -27,17 +25,22 @@ def with_groups(raw: RawSet) -> RawSet:
     """
     assert isinstance(raw.images, FileImages)
     marks = checksums(raw.images.paths)
-    keys: list[list[Hashable]] = []
-    for item, mark in zip(raw.items, marks, strict=True):
+    linked = DisjointSet(range(len(marks)))
+    first: dict[tuple[str, str], int] = {}
+    equal: dict[str, list[int]] = {}
+    for i, (item, mark) in enumerate(zip(raw.items, marks, strict=True)):
         name = PurePosixPath(item.id).stem
         copy = COPY.sub("", name) if COPY.search(name) else None
-        keys.append([(kind, key) for kind, key in (("bytes", mark), ("group", item.group), ("copy", copy)) if key is not None])
-    name_of = {i: min(raw.items[k].id for k in rows) for rows in united(keys) if len(rows) > 1 for i in rows}
-    items = [replace(item, group=name_of.get(i)) for i, item in enumerate(raw.items)]
-    equal: dict[str, list[int]] = {}
-    for i, mark in enumerate(marks):
+        for kind, key in (("bytes", mark), ("group", item.group), ("copy", copy)):
+            if key is not None:
+                linked.merge(i, first.setdefault((kind, key), i))
         if mark is not None:
             equal.setdefault(mark, []).append(i)
+    names: dict[int, list[str]] = {}
+    for i, item in enumerate(raw.items):
+        names.setdefault(linked[i], []).append(item.id)
+    group = {k: min(ids) for k, ids in names.items() if len(ids) > 1}
+    items = [replace(item, group=group.get(linked[i])) for i, item in enumerate(raw.items)]
     same = [sorted(rows, key=lambda i: FIRST[items[i].split]) for rows in equal.values() if len(rows) > 1]
     dropped = {i for rows in same for i in rows if FIRST[items[i].split] > FIRST[items[rows[0]].split]}
     return _without(replace(raw, items=items), dropped, _notes(items, same, len(dropped)))
@@ -65,30 +68,11 @@ def _without(raw: RawSet, dropped: Collection[int], notes: list[str]) -> RawSet:
     return replace(raw, items=[raw.items[i] for i in kept], images=images, notes=[*raw.notes, *notes])
 
 
-def united(keys: Sequence[Sequence[Hashable]]) -> list[list[int]]:
-    """The rows in groups: those that have a key in common, also by way of others."""
-    number: dict[Hashable, int] = {}
-    pairs = [(i, len(keys) + number.setdefault(key, len(number))) for i, own in enumerate(keys) for key in own]
-    size = len(keys) + len(number)
-    linked = coo_array((np.ones(len(pairs)), np.array(pairs, int).reshape(-1, 2).T), (size, size))
-    groups: dict[int, list[int]] = {}
-    for i, group in enumerate(connected_components(linked, directed=False)[1][: len(keys)].tolist()):
-        groups.setdefault(group, []).append(i)
-    return list(groups.values())
-
-
 def checksums(files: Sequence[Path]) -> list[str | None]:
     """The checksum of each file of a size that another one has; None for the others, and for those that are missing."""
-    sizes: list[int | None] = []
-    for file in files:
-        try:
-            sizes.append(os.stat(file).st_size)
-        except (OSError, ValueError):
-            sizes.append(None)
+    sizes = [os.path.getsize(file) if os.path.isfile(file) else 0 for file in files]
     often = Counter(sizes)
-    return [
-        sha256(file) if size and often[size] > 1 and file.is_file() else None for file, size in zip(files, sizes, strict=True)
-    ]
+    return [sha256(file) if size and often[size] > 1 else None for file, size in zip(files, sizes, strict=True)]
 
 
 def _notes(items: Sequence[Item], same: list[list[int]], dropped: int) -> list[str]:

@@ -3,6 +3,7 @@
 import os
 import unicodedata
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
@@ -28,8 +29,10 @@ class Finder:
 
     def __init__(self, root: Path, wanted: Iterable[tuple[str, tuple[Path, ...]]], moved: bool = False) -> None:
         self._root = root
-        self._elsewhere: dict[str, str] = {}
-        self._moved = moved or not any(self._is_in_place(name, folders) for name, folders in wanted)
+        self.elsewhere: dict[str, str] = {}  # by name, the files found by the end of their paths alone
+        self._moved = True
+        with suppress(DataError):  # which `find` raises of the row in question
+            self._moved = moved or not any(self._in_place(name, folders) for name, folders in wanted)
 
     def find(self, name: str, *folders: Path) -> Path:
         """The file `name` below one of the folders or the root; one that is nowhere as it was meant, and is missing.
@@ -43,40 +46,29 @@ class Finder:
         parts = _plain(meant).split("/")
         if ".." in parts:
             return (folders or (self._root,))[0] / meant
-        images: list[str] = []
-        if self._moved:
-            images = self._tails.get("/".join(parts), [])
-            images = images or next(filter(None, (self._whole("/".join(parts[k:])) for k in range(1, len(parts)))), [])
+        ends = (self._whole("/".join(parts[k:])) for k in range(1, len(parts)))
+        images = self._moved and (self._tails.get("/".join(parts)) or next(filter(None, ends), None))
         if not images:
             return self._root / meant.lstrip("/")
-        self._elsewhere[name] = self._only(name, images)
-        return self._root / self._elsewhere[name]
-
-    def is_elsewhere(self, name: str) -> bool:
-        """Whether the file was found by the end of its path alone."""
-        return name in self._elsewhere
+        self.elsewhere[name] = self._only(name, images)
+        return self._root / self.elsewhere[name]
 
     def check_one_name(self, names: Sequence[str], where: str) -> None:
         """Refuse several names of which one file was found by the end of its path alone. Raises DataError."""
         different = {_plain(name.strip().replace("\\", "/")): name for name in names}
-        if len(different) > 1 and (moved := [name for name in names if self.is_elsewhere(name)]):
-            other = next(name for name in different.values() if name != moved[0])
+        moved = next((name for name in names if name in self.elsewhere), "")
+        if len(different) > 1 and moved:
+            other = next(name for name in different.values() if name != moved)
             raise DataError(
-                f"{where}: image: {moved[0]!r} and {other!r} could both be {self._elsewhere[moved[0]]}; put the images into the "
-                "folders of their names, or write the names as they are"
+                f"{where}: image: {moved!r} and {other!r} could both be {self.elsewhere[moved]}; put the images into the folders "
+                "of their names, or write the names as they are"
             )
 
     def notes(self) -> list[str]:
         """A line if images were found elsewhere than where they were said to be."""
-        first = next(iter(self._elsewhere.items()), None)
-        count = len(self._elsewhere)
+        first = next(iter(self.elsewhere.items()), None)
+        count = len(self.elsewhere)
         return [f"images found under another name: {count} ({first[0]} is {readable(first[1])})"] if first else []
-
-    def _is_in_place(self, name: str, folders: Iterable[Path]) -> bool:
-        try:
-            return self._in_place(name, folders) is not None
-        except DataError:  # which `find` raises of the row in question
-            return False
 
     def _in_place(self, name: str, folders: Iterable[Path]) -> Path | None:
         try:

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from dicap.data.sources.files import list_images, same_file
+from dicap.errors import first_of
 from dicap.photos.readers.copies import checksums
 from dicap.photos.readers.heads import SPLIT_NAMES
 from dicap.photos.readers.listing import Listing, Row, is_ignored
@@ -29,6 +30,13 @@ def read(root: Path, own: Own) -> Listing:
     paths.sort(key=lambda path: os.path.realpath(root / path) != str(place / path))
     parts_of = {path: list(Path(path).parts[:-1]) for path in paths}
     split_of = _strip_splits(parts_of)
+    notes = []
+    tops = {parts[0]: SPLIT_NAMES.get(parts[0].lower()) for parts in parts_of.values() if len(parts) > 1}
+    if not any(split_of.values()) and {"train", "test"} & {*tops.values()}:
+        others = sorted({parts[0] for parts in parts_of.values() if parts and parts[0].lower() not in SPLIT_NAMES})
+        notes = [f"folders of splits are read as labels, since there are others beside them: {first_of(others, 4)}"]
+        if own.label_folder == "auto":
+            raise Question(f"{root}: {notes[0]}; is it left out?", ignore=others)
     first: dict[tuple[str, str], str] = {}  # of the copies of one name
     rows = []
     for path, checksum in zip(paths, checksums([root / path for path in paths]), strict=True):
@@ -38,9 +46,8 @@ def read(root: Path, own: Own) -> Listing:
         if parts and split != "unlabeled" and not _unlabelled(parts):
             labels = frozenset(_labels(parts, own.label_folder, root / path))
         rows.append(Row(image, labels, split, where=str(root / path)))
-    notes = []
     if any(row.labels for row in rows) and len({same_file(root / row.image) for row in rows}) == len(rows):
-        notes = ["every image lies in one folder, so no image has two labels; link an image into each folder it belongs to"]
+        notes += ["every image lies in one folder, so no image has two labels; link an image into each folder it belongs to"]
     return Listing(rows, {"tree": "folders"}, notes, joined=True)
 
 

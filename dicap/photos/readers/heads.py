@@ -31,9 +31,10 @@ OF_ROWS = re.compile(
     r"|exclude[ds]?|include[ds]?|missing|error|rating|grade|adult|seen|quality|difficult|truncated|active|confidence|score|weight"
     r"|class|classes|tags?"
 )
-# Folders that hold photographs of anything.
+# Folders that hold photographs of anything, or those of a time.
 ANYTHING = re.compile(
-    r"(train|test|val|valid|validation|raw|all|new|old|my)?[\s_-]*(images?|imgs?|photo(graph)?s?|pictures?|pics|masks?|labels?"
+    r"[\W\d_]*(jan(uary)?|feb(ruary)?|mar(ch)?|apr(il)?|may|june?|july?|aug(ust)?|sep(tember)?|oct(ober)?|nov(ember)?"
+    r"|dec(ember)?)?[\W\d_]*|(train|test|val|valid|validation|raw|all|new|old|my)?[\s_-]*(images?|imgs?|photo(graph)?s?|pictures?|pics|masks?|labels?"
     r"|annotations?|data|dataset|jpegimages|files|media|uploads?|frames?|set|folder|dcim|camera|export)(\s*\(?\d*\)?)?",
     re.IGNORECASE,
 )

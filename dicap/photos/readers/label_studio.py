@@ -8,8 +8,9 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from dicap.data.sources.files import is_image_name, list_images
 from dicap.errors import DataError, first_of
-from dicap.photos.readers.listing import Listing, Row, read_json
-from dicap.photos.readers.question import Question
+from dicap.photos.readers.heads import USUAL, plain
+from dicap.photos.readers.listing import Listing, Row, read_json, split_of
+from dicap.photos.readers.question import Question, ask_of_keys
 from dicap.photos.readers.sheet import MARKS, NO
 from dicap.settings import Own
 
@@ -32,37 +33,46 @@ def read(root: Path, own: Own) -> Listing:
     Of several annotations of a task that differ, the ground truth counts, else the newest by its time; without times
     `own.answers` says which. Paths on the server are matched with the files below the folder by name, with or without the eight
     letters that an upload puts before it. Where a project has several controls `own.classes` names those that hold classes, and
-    where its tasks name several images `own.image` the one that was looked at.
+    where its tasks name several images `own.image` the one that was looked at. `own.split` and `own.group` may be other keys of
+    tasks.
     """
     here = {Path(path).name for path in list_images(root, required=False)}
-    tasks: list[tuple[str, str, list[dict[str, Any]], list[Said]]] = []
+    tasks: list[tuple[str, dict[str, Any], str, list[dict[str, Any]], list[Said]]] = []
+    others: dict[str, None] = {}
     for path in (root / name for name in own.files or ()):
         for number, task in enumerate(read_json(path), 1):
             where = f"{path}: task {number}"
             try:
                 answers = [a for a in task.get("annotations") or [] if not a.get("was_cancelled")]
                 said = [frozenset(_choices(answer.get("result") or [])) for answer in answers]
-                tasks.append((where, _file(_image(task["data"], own.image, where), here), answers, said))
+                if any(not name for answer in said for _, name in answer):
+                    raise DataError(f"{where}: an answer has a choice without a name; write its class, or take it out")
+                data = task["data"]
+                others |= dict.fromkeys(data.keys() - {own.image, *_images(data)})
+                tasks.append((where, data, _file(_image(data, own.image, where), here), answers, said))
             except DataError:
                 raise
             except (KeyError, TypeError, AttributeError, StopIteration, ValueError):  # the last: an address that is none
                 raise DataError(
                     f"{where} names no image, or holds no answers; export the project as JSON, not as JSON-MIN"
                 ) from None
+    keys = sorted(key for key in others if not USUAL.fullmatch(plain(key)))
+    ask_of_keys(", ".join(own.files or ()), keys, keys, own)
     choices: dict[str, set[str]] = {}
-    for control, name in frozenset().union(*(one for task in tasks for one in task[3])):
+    for control, name in frozenset().union(*(one for *_, said in tasks for one in said)):
         choices.setdefault(control, set()).add(name)
     marked = {control for control, names in choices.items() if all(name.casefold() in MARKS for name in names)}
     kept = _controls(choices, marked, own.classes, tasks[0][0] if tasks else str(root))
-    marked &= kept
     rows = []
-    for where, image, answers, said in tasks:
+    for where, data, image, answers, said in tasks:
         told = _chosen(answers, [frozenset(one for one in answer if one[0] in kept) for answer in said], own.answers, where)
-        signs = {control: name.casefold() for control, name in told or () if control in marked}
-        labels = {name for control, name in told or () if control not in marked} | {one for one in signs if signs[one] not in NO}
-        gone = signs.keys() - labels
-        known = None if told is None or len(kept) > len(marked) or len(gone | labels) == len(kept) else frozenset(gone)
-        rows.append(Row(image, None if told is None else frozenset(labels), absent=known, where=where))
+        signs = {control: name.casefold() not in NO for control, name in told or () if control in marked}
+        labels = {name for control, name in told or () if control not in marked} | {one for one in signs if signs[one]}
+        whole = not kept <= marked or signs.keys() == kept  # of each control of yes and no there is an answer
+        known = None if told is None or whole else frozenset(signs.keys() - labels)
+        split, group = ("" if data.get(key) is None else str(data[key]) for key in (own.split or "", own.group or ""))
+        told = None if told is None else frozenset(labels)
+        rows.append(Row(image, told, split_of(split, where), known, group or None, where=where))
     word = "all" if own.answers == "all" else "the ground truth, the newest or the last"
     differ = sum(len({*said}) > 1 for *_, said in tasks)
     notes = [f"tasks with several answers that differ, of which {word} count: {differ}"] if differ else []
@@ -96,27 +106,25 @@ def _chosen(answers: list[dict[str, Any]], said: list[Said], way: str, task: str
         return said[0] if said else None
     if way == "all":
         return frozenset().union(*said)
-    true = [labels for answer, labels in zip(answers, said, strict=True) if answer.get("ground_truth")]
+    true = {labels for answer, labels in zip(answers, said, strict=True) if answer.get("ground_truth")}
     times = [str(answer.get("updated_at") or answer.get("created_at") or "") for answer in answers]
-    if len({*true}) == 1:
-        return true[0]
+    if len(true) == 1:
+        return true.pop()
     if all(times) and times.count(max(times)) == 1:
         return said[times.index(max(times))]
     if way == "auto":
-        raise Question(
-            f"{task}: {len(said)} answers that differ, and no times of them: which counts, or --answers all?", answers="last"
-        )
+        text = f"{task}: {len(said)} answers that differ, and no times of them: which counts, or --answers all?"
+        raise Question(text, answers="last")
     return said[-1]
 
 
 def _images(data: dict[str, Any]) -> dict[str, str]:
     """The addresses of a task's images, by their keys."""
-    texts = {key: value for key, value in data.items() if isinstance(value, str)}
-    return {
-        key: text
-        for key, text in texts.items()
-        if key == "image" or is_image_name(unquote(urlsplit(text).query or urlsplit(text).path)) or is_image_name(text)
-    }
+
+    def is_image(text: str) -> bool:
+        return is_image_name(unquote(urlsplit(text).query or urlsplit(text).path)) or is_image_name(text)
+
+    return {key: text for key, text in data.items() if isinstance(text, str) and (key == "image" or is_image(text))}
 
 
 def _image(data: dict[str, Any], key: str | None, where: str) -> str:
@@ -146,8 +154,8 @@ def _choices(result: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
         value, kind = entry.get("value") or {}, str(entry.get("type") or "")
         names = [*_names({key: part for key, part in value.items() if key in ("choices", "taxonomy") or key.endswith("labels")})]
         if not names and not kind.endswith("labels") and kind not in (*SHAPES, "choices", "taxonomy"):
-            names = [str(part) for part in value.values()]
-        yield from ((str(entry.get("from_name") or kind), name) for name in names if name)
+            names = [*filter(None, map(str, value.values()))]
+        yield from ((str(entry.get("from_name") or kind), name) for name in names)
 
 
 def _names(value: Any) -> Iterator[str]:

@@ -110,11 +110,9 @@ def to_raw(root: Path, listing: Listing, own: Own, looking: bool = False) -> Raw
     number = {name: i for i, name in enumerate(classes)}
     items = []
     for row in rows:
-        labels = absent = None
-        if row.labels is not None and row.split != "unlabeled":
-            labels = tuple(sorted(number[name] for name in row.labels if name in number))
-            absent = None if row.absent is None else tuple(sorted(number[name] for name in row.absent if name in number))
-        if absent == () == labels:  # nothing is known of it
+        told = (None, None) if row.split == "unlabeled" else (row.labels, row.absent)
+        labels, absent = (None if some is None else tuple(sorted(number[one] for one in some & number.keys())) for some in told)
+        if labels is None or absent == () == labels:  # nothing is known of it
             labels = absent = None
         split = "unlabeled" if labels is None else val if row.split == "val" else row.split or "train"
         items.append(Item(row.image, row.image, split, labels, absent=absent, group=row.group))
@@ -145,10 +143,10 @@ def _one_each(root: Path, listing: Listing, own: Own) -> tuple[list[Row], list[P
     finder = Finder(root, [(row.image, row.folders) for row in listing.rows], listing.moved)
     located = [(row, _located(root, row, finder)) for row in listing.rows]
     for row, file in located:
-        if finder.is_elsewhere(row.image):
+        if row.image in finder.elsewhere:
             _check_split(root, row, file)
     if located and not any(file.is_file() for _, file in located) and (images := list_images(root, required=False)):
-        row = located[0][0]
+        row, _ = located[0]
         raise DataError(
             f"{row.where}: image: {row.image!r} is not below {root}, nor another that is named; there is {images[0]}. Put images "
             "there, write names as they are (a spreadsheet takes away leading zeros), or name their column (init-data --image)"
@@ -159,17 +157,15 @@ def _one_each(root: Path, listing: Listing, own: Own) -> tuple[list[Row], list[P
     rows, files, several, repeated = [], [], 0, []
     for same in of_file.values():
         finder.check_one_name([row.image for row, _ in same], same[0][0].where)
-        first, file = next(((row, file) for row, file in same if row.labels is not None), same[0])
-        row = first
-        for other, _ in same:
-            if other is not first and (other.labels is not None or other.split not in (None, "unlabeled")):
+        same.sort(key=lambda pair: pair[0].labels is None)
+        row, file = first, _ = same[0]
+        for other, _ in same[1:]:
+            if other.labels is not None or other.split not in (None, "unlabeled"):
                 row = _united(row, other, listing.joined, own)
         rows.append(replace(row, image=relative_id(file, root)))
         files.append(file)
-        if row.labels != first.labels:
-            several += 1
-        elif len(same) > 1:
-            repeated.append(rows[-1].image)
+        several += row.labels != first.labels
+        repeated += [rows[-1].image] if len(same) > 1 and row.labels == first.labels else []
     notes = [f"rows and links that repeat an image, counted once (the first: {repeated[0]})"] if repeated else []
     notes += [f"{several} images stand on several rows; their labels were joined"] if several else []
     return rows, files, notes + finder.notes()
@@ -197,10 +193,8 @@ def _united(first: Row, other: Row, joined: bool, own: Own) -> Row:
     if (first.labels, first.absent) != (other.labels, other.absent) and not joined and own.rows != "label":
         if own.format not in (None, "table"):
             raise DataError(f"{place}, with other labels; keep one, or leave the other file out (init-data --ignore)")
-        raise Question(
-            f"{place}, with other labels; keep one with all labels in it (`a;b`); or is each row one label of its image?",
-            rows="label",
-        )
+        text = f"{place}, with other labels; keep one with all labels in it (`a;b`); or is each row one label of its image?"
+        raise Question(text, rows="label")
     for one, more in ((first, other), (other, first)):
         if one.labels == frozenset() and one.absent is None and more.labels and not one.empty:
             raise DataError(f"{place}, where it has labels and shows none of the classes; keep one of them")

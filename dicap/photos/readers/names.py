@@ -65,7 +65,7 @@ def with_words(listing: Listing, own: Own, looking: bool = False) -> Listing:
         )
     if looking or own.names is None:
         others = {name: where for name, where in places.items() if name not in nothing}
-        ask_of_names(others, certain, own.format in (None, "table"), listing.separated)
+        ask_of_names(others, certain, own.format in (None, "table"), listing.separated, own.separator == "auto")
     if not nothing or own.words == "class":
         return listing
     rows = []
@@ -80,7 +80,9 @@ def with_words(listing: Listing, own: Own, looking: bool = False) -> Listing:
     return replace(listing, rows=rows)
 
 
-def ask_of_names(places: Mapping[str, str], certain: Collection[str], typed_in: bool, separated: str | None) -> None:
+def ask_of_names(
+    places: Mapping[str, str], certain: Collection[str], typed_in: bool, separated: str | None, free: bool = True
+) -> None:
     """Ask of names that may be something else than the name of one class.
 
     Args:
@@ -88,6 +90,7 @@ def ask_of_names(places: Mapping[str, str], certain: Collection[str], typed_in: 
         certain: names that are no question.
         typed_in: whether somebody typed them into cells, as into no list of a program.
         separated: the cells in which `;` separates names, joined; None: names stand alone, and nothing separates them.
+        free: whether nothing is said of what separates names beside `;`.
 
     Raises:
         Question: with the names, or the mark that may separate several.
@@ -109,11 +112,9 @@ def ask_of_names(places: Mapping[str, str], certain: Collection[str], typed_in: 
     for name, where in places.items():
         if name not in certain and (mark := _mark_within(name, names, repeated, held, alone=not separated)):
             shown = name if len(name) <= 60 else f"{name[:57]}..."
-            raise Question(
-                f"{where}: labels: is {shown!r} one class or several? Write `;` between several; --separator {typed(mark)} reads "
-                "several, --separator ';' one",
-                separator=mark,
-            )
+            way = f"--separator {typed(mark)} reads several, --separator ';' one" if free else "or name it as a class"
+            text = f"{where}: labels: is {shown!r} one class or several? Write `;` between several; {way}"
+            raise Question(text, **{"separator": mark} if free else {"names": [name]})
 
 
 def says_nothing(name: str, names: Iterable[str]) -> bool:

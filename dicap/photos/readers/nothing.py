@@ -35,16 +35,14 @@ def with_empty(listing: Listing, empty: str) -> Listing:
             "classes (--empty none), or not labelled?",
             empty="unlabeled",
         )
-    gone = set()
-    if empty != "none":
-        gone = idle | {id(row) for row in bare if told or empty == "unlabeled"}
+    gone = set() if empty == "none" else idle | {id(row) for row in bare if told or empty == "unlabeled"}
     rows = [
         replace(row, labels=None, split=row.split or "unlabeled", empty=False) if id(row) in gone else row for row in listing.rows
     ]
     kept = sum(row.empty for row in rows if row.labels is not None)
-    notes = [
-        f"images of which nothing is said, taken to {meaning}: {count} (own.empty: {other} reads them otherwise)"
-        for count, meaning, other in ((len(gone), "be not labelled", "none"), (kept, "show none of the classes", "unlabeled"))
-        if count
-    ]
-    return replace(listing, rows=rows, notes=[*listing.notes, *notes])
+    notes = [*listing.notes]
+    for count, meaning, other in ((len(gone), "be not labelled", "none"), (kept, "show none of the classes", "unlabeled")):
+        if count:
+            text = f"images of which nothing is said, taken to {meaning}: {count}"
+            notes.append(f"{text} (own.empty: {other} reads them otherwise)")
+    return replace(listing, rows=rows, notes=notes)

@@ -3,9 +3,11 @@
 import csv
 import io
 import shlex
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from dicap.errors import DataError
+from dicap.photos.readers.heads import GROUP, SPLIT
+from dicap.settings import Own
 
 Options = Mapping[str, str | list[str]]  # settings of the section `own`
 
@@ -19,9 +21,28 @@ class Question(DataError):
     """
 
     def __init__(self, text: str, **options: str | list[str]) -> None:
+        options = {key: value for key, value in options.items() if value}
         self.text, self.options = text, options
         words = " ".join(f"--{key.replace('_', '-')} {typed(listed(value))}" for key, value in options.items())
         super().__init__(f"{text} -- as it would be read: init-data {words}")
+
+
+def ask_of_keys(where: object, keys: Iterable[str], of_images: Container[str], own: Own) -> None:
+    """Ask of keys without a role.
+
+    Args:
+        keys: those that are no program's own.
+        of_images: those among them that may name an image's split or its group.
+
+    Raises:
+        Question: with the roles that they would have.
+    """
+    strange = [key for key in dict.fromkeys(keys) if key not in (own.split, own.group, *(own.ignore or ()))]
+    likely = {"split": [key for key in strange if key in SPLIT], "group": [key for key in strange if GROUP.fullmatch(key)]}
+    roles = {role: next((key for key in some if key in of_images), "") for role, some in likely.items() if not getattr(own, role)}
+    left = [key for key in strange if key not in roles.values()]
+    if strange:
+        raise Question(f"{where}: keys {', '.join(strange)} have no role", **roles, ignore=left)
 
 
 def joined(said: Options, more: Options) -> dict[str, str | list[str]]:

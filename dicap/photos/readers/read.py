@@ -12,7 +12,7 @@ from unicodedata import normalize
 import numpy as np
 
 from dicap.data.sources.base import FileImages, Item, RawSet
-from dicap.data.sources.files import base_of, list_images, readable, same_file
+from dicap.data.sources.files import list_images, readable, same_file
 from dicap.errors import DataError, first_of
 from dicap.files.checksum import sha256
 from dicap.photos.readers import coco_file, folders, label_studio, table, xml_files
@@ -23,7 +23,7 @@ from dicap.photos.readers.names import ask_of_names, with_words
 from dicap.photos.readers.nothing import with_empty
 from dicap.photos.readers.question import Question, joined
 from dicap.photos.readers.sheet import OTHERS, Names, Sheet, read_names, read_sheet
-from dicap.photos.readers.understand import understand
+from dicap.photos.readers.understand import opened, understand
 from dicap.randomness import order_by_name
 from dicap.settings import Own
 
@@ -121,10 +121,7 @@ def read(root: Path, own: Own, looking: bool = False) -> RawSet:
     Raises:
         DataError: nothing readable is there, or a test split is missing and none is asked for.
     """
-    if not root.exists():
-        raise DataError(f"{root}: no such folder or file; set data_root to the folder that holds your images and labels")
-    if root.is_file():
-        root, own = base_of(root), own.model_copy(update={"files": own.files or [root.relative_to(base_of(root)).as_posix()]})
+    root, own = opened(root, own)
     kind = own.format or "table"
     for name in own.files or ([table.DOCUMENTED[0]] if own.format is None else []):
         if not (root / name).is_file():
@@ -146,10 +143,10 @@ def read(root: Path, own: Own, looking: bool = False) -> RawSet:
             f"back, or run `dicap-stage init-data {root}` again"
         )
     raw.notes.extend(forgotten(own.added))
-    for split in ("train", "test"):
-        if not any(item.split == split for item in raw.items):
-            way = "set own.test_share, for example to 0.2, to draw one from the labelled images" if split == "test" else ""
-            raise DataError(f"{root}: no image of split {split}; {way or 'label some images'}")
+    ways = {"train": "label some images", "test": "set own.test_share, for example to 0.2, to draw one from the labelled images"}
+    splits = {item.split for item in raw.items}
+    if lacking := [split for split in ways if split not in splits]:
+        raise DataError(f"{root}: no image of split {lacking[0]}; {ways[lacking[0]]}")
     return raw
 
 
@@ -171,35 +168,27 @@ def with_added(raw: RawSet, path: Path, base: Path, new_classes: Iterable[str] =
     """
     forms = {normalize("NFC", item.id): item.id for item in raw.items} | {item.id: item.id for item in raw.items}
     added = {forms.get(image, forms.get(normalize("NFC", image), image)): given for image, given in added_before(path).items()}
-    if others := added.keys() - {*forms.values()}:
-        assert isinstance(raw.images, FileImages)
-        names_of = {same_file(file): item.id for file, item in zip(raw.images.paths, raw.items, strict=True)}
+    files = dict(zip((item.id for item in raw.items), getattr(raw.images, "paths", ()), strict=True))
+    if others := added.keys() - files.keys():
+        names_of = {same_file(file): image for image, file in files.items()}
         links = {image: names_of[file] for image in sorted(others) if (file := same_file(base / image)) in names_of}
         added = {known: added[image] for image, known in links.items()} | {i: g for i, g in added.items() if i not in links}
     names = sorted({*raw.classes, *(name for given in added.values() for name in given.labels)})
     number = {name: i for i, name in enumerate(names)}
     fresh = ({*names} - {*raw.classes}) | ({*new_classes} & {*names})
     before = {*raw.classes} - fresh
-    files = dict(zip((item.id for item in raw.items), getattr(raw.images, "paths", ()), strict=True))
     items, unknown, newer, exchanged, differ = [], 0, [], [], []
     for item in raw.items:
-        given, was = given_of(item.labels, item.absent, raw.classes), item.added
-        later = added.get(item.id)
+        own = given_of(item.labels, item.absent, raw.classes)
+        given, was, later = own.among(before) if own and fresh else own, None, added.get(item.id)
         if later is not None and later.photo and photo_mark(files[item.id]) not in (later.photo, ""):
             exchanged.append(item.id)
-            later = None
-        said = "" if given is None else given.mark()
-        if given is not None and fresh:
-            given = given.among(before)
-        if later is not None:
+        elif later is not None:
             was = item.split if item.split != "test" else None
-            if given is not None and later.was is not None and later.was != said:
-                newer.append(item.id)
-                given = given.after(later)
-            else:
-                if given is not None and later.was is None and given_of(item.labels, item.absent, raw.classes) != later:
-                    differ.append(item.id)
-                given = later.after(given)
+            corrected = own is not None and later.was is not None and later.was != own.mark()
+            newer += [item.id] * corrected
+            differ += [item.id] * (own is not None and later.was is None and own != later)
+            given = given.after(later) if corrected and given else later.after(given)
         if given is not None:
             labels = tuple(sorted(number[name] for name in given.labels))
             absent = None if given.absent is None else tuple(sorted(number[name] for name in given.absent if name in number))
@@ -207,7 +196,7 @@ def with_added(raw: RawSet, path: Path, base: Path, new_classes: Iterable[str] =
             if labels or absent != ():  # else nothing is known of it
                 item = Item(item.id, item.path, "train" if was else item.split, labels, was, absent, item.group)
         items.append(item)
-    gone = sorted(added.keys() - {item.id for item in items})
+    gone = sorted(added.keys() - files.keys())
     notes = [*raw.notes, f"{len(added) - len(gone) - len(exchanged)} images have labels from {path.name}"]
     for what, names_ in (
         ("labels of images that are not in the data set any more", gone),
@@ -230,14 +219,12 @@ def photo_mark(file: Path) -> str:
 def forgotten(added: str | None) -> list[str]:
     """Notes on lists of imported labels that hold images which the one in force does not, as where params.yaml was taken back."""
     folder, notes = Path(added).parent if added else LISTS, []
-    for path in sorted(folder.glob("added-*.csv")) if folder.is_dir() else ():
-        if added is None or path != Path(added):
-            lost = added_before(path).keys() - added_before(added).keys()
-            if lost:
-                notes.append(
-                    f"{path} holds labels of {len(lost)} images that own.added ({added or 'empty'}) does not (the first: "
-                    f"{min(lost)}); dicap-stage import-labels {path} brings them back"
-                )
+    for path in sorted(folder.glob("added-*.csv")):
+        if lost := added_before(path).keys() - added_before(added).keys():
+            notes.append(
+                f"{path} holds labels of {len(lost)} images that own.added ({added or 'empty'}) does not (the first: "
+                f"{min(lost)}); dicap-stage import-labels {path} brings them back"
+            )
     return notes
 
 
@@ -299,9 +286,8 @@ def read_added(
         raise DataError(f"{path}: no such file; `dicap-stage import-labels` writes it")
     sheet = read_sheet(path)
     sheet.cells.columns = [plain(head) for head in sheet.header]  # a spreadsheet may have given capitals
-    for name in ("image", "labels"):
-        if name not in sheet.header:
-            raise DataError(f"{path}: column {name} is missing (found {', '.join(sheet.header)}); expected image, labels")
+    if lost := [name for name in ("image", "labels") if name not in sheet.header]:
+        raise DataError(f"{path}: column {lost[0]} is missing (found {', '.join(sheet.header)}); expected image, labels")
     if strange := [name for name in sheet.header if name not in IMPORTED]:
         raise DataError(
             f"{path}: column {strange[0]} is none that import-labels reads, and may change what the labels mean; take it out, or "
@@ -312,14 +298,12 @@ def read_added(
     composed = {normalize("NFC", image): image for image in ids}  # a program may have written an accent as a letter of its own
     between = ";" if separator == "auto" else separator
     present = read_names(sheet, "labels", between)
-    absent: Names = [None] * len(present)
-    if "absent" in sheet.header:
-        absent = table.read_absent(sheet, "absent", present, between)
+    absent = table.read_absent(sheet, "absent" if "absent" in sheet.header else None, present, between)
     if separator == "auto":
         _ask_of_names(sheet, present, absent, {*(known or ()), OTHERS})
-    marks = [sheet.raw(head) if head in sheet.header else [] for head in ("was", "photo")]
+    marks = [sheet.raw(head) if head in sheet.header else [None] * len(present) for head in ("was", "photo")]
     in_part = any(gone is not None for gone in absent)
-    for row, (name, names, gone) in enumerate(zip(sheet.raw("image"), present, absent, strict=True)):
+    for row, (name, names, gone, was, photo) in enumerate(zip(sheet.raw("image"), present, absent, *marks, strict=True)):
         if names is None and not gone:
             continue
         if known is not None and name not in ids:  # a name may begin with a blank
@@ -328,9 +312,8 @@ def read_added(
             raise sheet.error(
                 row, "absent: empty beside labels; write `*` if all other classes are absent, `-` if that is known of none"
             )
-        was, photo = (cells[row] if cells else None for cells in marks)
-        was = None if was == "?" else was
-        of_image = Given(names or [], None if names == [] or gone == [OTHERS] else gone, was, photo)
+        whole = names == [] or gone == [OTHERS]
+        of_image = Given(names or [], None if whole else gone, None if was == "?" else was, photo)
         if images is not None and name not in ids:
             if (form := normalize("NFC", name)) not in composed:
                 raise sheet.error(row, f"image {name!r} is not in the data set; write its id as `suggest` does")
@@ -343,8 +326,8 @@ def read_added(
 
 def _ask_of_names(sheet: Sheet, present: Names, absent: Names, known: set[str]) -> None:
     """Refuse names that may be something else than the name of one class. Raises DataError."""
-    names_of = [[*(here or ()), *(gone or ())] for here, gone in zip(present, absent, strict=True)]
-    places = {name: where for names, where in zip(names_of, sheet.places, strict=True) for name in names}
+    rows = zip(present, absent, sheet.places, strict=True)
+    places = {name: where for here, gone, where in rows for name in (*(here or ()), *(gone or ()))}
     separated = sheet.separated(head for head in ("labels", "absent") if head in sheet.header)
     try:
         ask_of_names(places | dict.fromkeys(known, ""), known, True, separated)

@@ -5,7 +5,6 @@ import csv
 import io
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,17 +48,18 @@ class Sheet:
         """The heads, stripped; a column without one is `column 3`."""
         return list(self.cells.columns)
 
-    def raw(self, head: str) -> list[str]:
-        """A column as texts with the blanks around; a missing value is an empty one."""
-        return ["" if cell is None else str(cell) for cell in self.cells[head]]
+    def raw(self, head: str | None) -> list[str]:
+        """A column as texts with the blanks around; a missing value is an empty one, and no column is empty."""
+        return [""] * len(self.places) if head is None else ["" if cell is None else str(cell) for cell in self.cells[head]]
 
-    def texts(self, head: str) -> list[str]:
+    def texts(self, head: str | None) -> list[str]:
         """A column as stripped texts."""
         return [text.strip() for text in self.raw(head)]
 
-    def separated(self, heads: Iterable[str]) -> str:
-        """The cells of some columns in which `;` separates names, joined."""
-        return "".join(text for head in heads for text in self.texts(head) if ";" in text)
+    def separated(self, heads: Iterable[str], separator: str = "auto") -> str:
+        """The cells of some columns in which `;` separates names, or what is said to, joined."""
+        mark = ";" if separator == "auto" else separator
+        return "".join(text for head in heads for text in self.texts(head) if ";" in text or mark in text)
 
     def error(self, row: int, text: str) -> DataError:
         """The error of one of the rows."""
@@ -67,11 +67,11 @@ class Sheet:
 
 
 def read_sheets(paths: Sequence[Path]) -> Sheet:
-    """Read one table or several as one, with the columns of all. Raises DataError as `read_sheet`."""
+    """Read one table or several as one, with the columns of all. Raises DataError as `read_sheet`, or where there is no row."""
     sheets = [read_sheet(path) for path in paths]
-    if len(sheets) == 1:
-        return sheets[0]
     cells = pd.concat([sheet.cells for sheet in sheets], ignore_index=True)
+    if cells.empty:
+        raise DataError(f"{paths[0]}: no rows; list the images, one a row")
     cells = cells.astype(object).where(cells.notna(), None)
     places, files = ([one for sheet in sheets for one in getattr(sheet, key)] for key in ("places", "files"))
     return Sheet(paths[0], cells, places, files, all(sheet.literal for sheet in sheets))
@@ -94,16 +94,14 @@ def read_sheet(path: Path) -> Sheet:
     for row, place in zip(rows, places, strict=True):
         if [str(cell).strip() for cell in row] == header:
             raise DataError(f"{place}: the heads a second time; take the row out")
-    columns = [[row[c] for row in rows] for c in range(len(header))]
-    names = {
-        c: head or f"column {c + 1}"
-        for c, head in enumerate(header)
-        if head or any(str(cell or "").strip() for cell in columns[c])
-    }
-    if twice := [name for name, count in Counter(names.values()).items() if count > 1]:
-        raise DataError(f"{path}: column {twice[0]} occurs twice; keep one")
-    cells = pd.DataFrame({name: pd.Series(columns[c], dtype=object) for c, name in names.items()})
-    return Sheet(path, cells, places, [path] * len(places), literal=ending == ".parquet")
+    columns: dict[str, pd.Series] = {}
+    for number, (head, *cells) in enumerate(zip(header, *rows, strict=True), 1):
+        name = head or f"column {number}"
+        if name in columns:
+            raise DataError(f"{path}: column {name} occurs twice; keep one")
+        if head or any(str(cell or "").strip() for cell in cells):
+            columns[name] = pd.Series(cells, dtype=object)
+    return Sheet(path, pd.DataFrame(columns), places, [path] * len(places), literal=ending == ".parquet")
 
 
 def decode(path: Path) -> str:
@@ -133,14 +131,13 @@ def _csv(path: Path) -> Content:
     for row in reader:
         if not any(map(str.strip, row)):
             continue
-        place = f"{path}: line {reader.line_num}"
+        places.append(f"{path}: line {reader.line_num}")
         if len(row) != len(header):
             raise DataError(
-                f"{place}: {len(row)} cells, the header has {len(header)}; write one cell for each column, empty ones too, with "
-                f"quotes around values that hold {separator!r}"
+                f"{places[-1]}: {len(row)} cells, the header has {len(header)}; write one cell for each column, empty ones too, "
+                f"with quotes around values that hold {separator!r}"
             )
         rows.append(row)
-        places.append(place)
     return header, rows, places
 
 
@@ -179,9 +176,9 @@ def read_names(sheet: Sheet, head: str, separator: str, what: str = "labels") ->
         parts: Any = [cell] if isinstance(cell, int) and not isinstance(cell, bool) else cell
         if text is not None:
             listed = separator == "auto" and text[:1] in ("[", "(", "{")
-            parts = (_literal(text) if listed else None) or re.split(between, text)
-            if listed and parts == [text] and text[0] in "[{" and text[-1] in "]}":
-                parts = None
+            parts = _literal(text) if listed else None
+            if parts is None and not (listed and ";" not in text and text[0] in "[{" and text[-1] in "]}"):
+                parts = re.split(between, text)
         if cell is None or text == "":
             names_of.append(None)
         elif text == NONE:

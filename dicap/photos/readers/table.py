@@ -1,6 +1,5 @@
 """`table`: anybody's own images, listed in CSV or Parquet files; each column has the role that the settings give it."""
 
-from dataclasses import replace
 from pathlib import Path
 from unicodedata import normalize
 
@@ -37,8 +36,6 @@ def read(root: Path, own: Own) -> Listing:
     sheet = read_sheets([root / name for name in files])
     if own.format is None:
         own = own.model_copy(update={head: head for head in sheet.header if head in DOCUMENTED[1]})
-    if sheet.cells.empty:
-        raise DataError(f"{sheet.path}: no rows; list the images, one a row")
     check_columns(sheet, own)
     labels, absent, separated = _labels(sheet, own)
     rows, notes = _rows(sheet, own, root, labels, absent)
@@ -62,7 +59,7 @@ def check_columns(sheet: Sheet, own: Own) -> None:
     """Refuse a role whose column is not there, and a column without a role. Raises DataError."""
     used = [*filter(None, (getattr(own, key) for key in SINGLE)), *(own.classes or ())]
     lost = [head for head in used if head not in sheet.header]
-    if lost or own.image is None or (own.labels is None) == (own.classes is None):
+    if lost or own.image is None or (own.labels is None) == (not own.classes):
         what = f"column {lost[0]} is missing" if lost else "one column of images, and one of labels or some of classes are needed"
         raise DataError(f"{sheet.path}: {what} (found {', '.join(sheet.header) or 'nothing'}); run `dicap-stage init-data` again")
     if new := [head for head in sheet.header if head not in used and head not in (own.ignore or ())]:
@@ -80,51 +77,38 @@ def _labels(sheet: Sheet, own: Own) -> tuple[Names, Names, str | None]:
     labels = read_names(sheet, own.labels, own.separator)
     if own.value is not None:
         return *_marked(sheet, own, [own.value], [[names or []] for names in labels]), None
-    separated = sheet.separated(filter(None, (own.labels, own.absent))) if own.separator == "auto" else None
-    absent: Names = [None] * len(labels)
-    if own.absent is not None:
-        absent = read_absent(sheet, own.absent, labels, own.separator)
-    return labels, absent, separated
+    separated = None if own.separator == ";" else sheet.separated(filter(None, (own.labels, own.absent)), own.separator)
+    return labels, read_absent(sheet, own.absent, labels, own.separator), separated
 
 
 def _rows(sheet: Sheet, own: Own, root: Path, labels: Names, absent: Names) -> tuple[list[Row], list[str]]:
     """The rows of images, and notes."""
-    n, rows, notes = len(sheet.places), [], []
-    splits = [""] * n
-    if own.split is not None:
-        splits = sheet.texts(own.split)
-    elif len({*sheet.files}) > 1:
+    rows, notes = [], []
+    splits = sheet.texts(own.split)
+    if own.split is None and len({*sheet.files}) > 1:
         splits = [split_in(path, root) or "" for path in sheet.files]
-    groups = [""] * n if own.group is None else sheet.texts(own.group)
-    names_of_groups = {*groups}
-    no_groups = {name for name in names_of_groups if name == NONE or says_nothing(name, names_of_groups)}
-    unlabelled = [False] * n if own.open is None else [mark == 1 for mark in marks(sheet, own.open)]
-    images = sheet.raw(own.image or "")  # a name may begin with a blank
-    for i, (image, names, gone) in enumerate(zip(images, labels, absent, strict=True)):
-        split = split_of(splits[i], sheet.places[i])
+    groups = sheet.texts(own.group)
+    no_groups = {name for name in {*groups} if name == NONE or says_nothing(name, {*groups})}
+    unlabelled = [mark == 1 for mark in marks(sheet, own.open)]
+    images = sheet.raw(own.image)  # a name may begin with a blank
+    for i, (image, names, gone, where) in enumerate(zip(images, labels, absent, sheet.places, strict=True)):
+        split = "unlabeled" if unlabelled[i] else split_of(splits[i], where)
         if not image.strip() or has_control(image.strip()):
             raise sheet.error(i, f"column image: found {image.strip()!r}; name a file")
         if groups[i] in no_groups:
-            raise sheet.error(
-                i,
-                f"group: {groups[i]!r} would be one group of all such rows; write nothing where it is not known, or another name",
-            )
+            text = f"group: {groups[i]!r} would be one group of all such rows"
+            raise sheet.error(i, f"{text}; write nothing where it is not known, or another name")
         if own.absent is not None and names and gone is None:
             if own.empty_absent == "auto":
-                raise Question(
-                    f"{sheet.places[i]}: absent: empty beside labels: are the other classes unknown, or absent (--empty-absent "
-                    "absent)?",
-                    empty_absent="unknown",
-                )
+                text = "absent: empty beside labels: are the other classes unknown, or absent (--empty-absent absent)?"
+                raise Question(f"{where}: {text}", empty_absent="unknown")
             gone = [] if own.empty_absent == "unknown" else None
-        split = "unlabeled" if unlabelled[i] else split
         bare = names is None and not gone and split in SAID
         whole = bare or gone is None or gone == [OTHERS] or (own.labels is not None and own.value is None and names == [])
-        said = frozenset(names or ()) if names is not None or gone or bare else None
-        row = Row(
-            image, None if unlabelled[i] else said, split, None if whole else frozenset(gone or ()), groups[i] or None, bare
-        )
-        rows.append(replace(row, where=sheet.places[i], folders=(sheet.files[i].parent,)))
+        known = None if whole else frozenset(gone or ())
+        nothing = unlabelled[i] or (names is None and not gone and not bare)
+        said = None if nothing else frozenset(names or ())
+        rows.append(Row(image, said, split, known, groups[i] or None, bare, where, (sheet.files[i].parent,)))
     if own.split is not None and not all(splits) and any(splits):
         notes.append(f"{sheet.path.name}: {splits.count('')} rows name no split: they train if they have labels")
     if open_ := sum(row.labels is None and row.split is None for row in rows):
@@ -132,16 +116,15 @@ def _rows(sheet: Sheet, own: Own, root: Path, labels: Names, absent: Names) -> t
     return rows, notes
 
 
-def marks(sheet: Sheet, head: str) -> list[int | None]:
+def marks(sheet: Sheet, head: str | None) -> list[int | None]:
     """The values of a column of 0 and 1 (also true and false, yes and no), -1 and empty cells (None). Raises DataError."""
     values: list[int | None] = []
     for row, text in enumerate(sheet.texts(head)):
         value = text.casefold()
         if value and value not in MARKS:
+            way = f"a column that is no class is left out by init-data --ignore {typed(head or '')}"
             raise sheet.error(
-                row,
-                f"column {head} is {text!r}; write 1 (there), 0 (absent), or nothing or -1 where it is not known; a column that "
-                f"is no class is left out by init-data --ignore {typed(head)}",
+                row, f"column {head} is {text!r}; write 1 (there), 0 (absent), or nothing or -1 where it is not known; {way}"
             )
         values.append(1 if value in YES else 0 if value in NO else -1 if value else None)
     return values
@@ -154,39 +137,34 @@ def _marked(sheet: Sheet, own: Own, heads: list[str], names: list[list[list[str]
         heads: the columns.
         names: what each of a row's values is of.
     """
-    columns = [marks(sheet, head) for head in heads]
-    nowhere = [[cell is None and not sheet.literal for cell in sheet.cells[head]] for head in heads]  # not in the row's file
-    usual = "unknown" if any(0 in values for values in columns) else "absent"
+    values = [*zip(*(marks(sheet, head) for head in heads), strict=True)]
+    nowhere = [*zip(*(sheet.cells[head].isna() & (not sheet.literal) for head in heads), strict=True)]  # not in the row's file
+    usual = "unknown" if any(0 in row for row in values) else "absent"
     present: Names = []
     absent: Names = []
     for row, names_of_row in enumerate(names):
         sides: dict[str, set[str]] = {"here": set(), "absent": set(), "unknown": set()}
-        if own.value is None and all(values[row] is None for values in columns):
-            present.append(None)
-            absent.append(None)
-            continue
-        for head, values, lost, classes in zip(heads, columns, nowhere, names_of_row, strict=True):
-            value = values[row]
-            meaning = {1: "here", 0: "absent", -1: own.minus, None: "unknown" if lost[row] else own.blank}[value]
+        nothing = own.value is None and not any(value is not None for value in values[row])
+        for head, value, lost, classes in zip(heads, values[row], nowhere[row], names_of_row, strict=True):
+            meaning = {1: "here", 0: "absent", -1: own.minus, None: "unknown" if lost or nothing else own.blank}[value]
             if meaning == "auto":
                 key, what = ("minus", "-1") if value == -1 else ("blank", "empty")
-                raise Question(
-                    f"{sheet.places[row]}: column {head} is {what}: is the class absent, or is it unknown (--{key} absent or "
-                    "unknown)?",
-                    **{key: usual},
-                )
+                text = f"column {head} is {what}: is the class absent, or is it unknown (--{key} absent or unknown)?"
+                raise Question(f"{sheet.places[row]}: {text}", **{key: usual})
             sides[meaning].update(classes)
-        present.append(sorted(sides["here"]))
-        absent.append(None if own.value is None and not sides["unknown"] else sorted(sides["absent"]))
+        present.append(None if nothing else sorted(sides["here"]))
+        absent.append(None if nothing or (own.value is None and not sides["unknown"]) else sorted(sides["absent"]))
     return present, absent
 
 
-def read_absent(sheet: Sheet, head: str, present: Names, separator: str) -> Names:
-    """The names of each row's cell of absent classes, sorted; [] for `-`, [OTHERS] for `*`, None for an empty cell.
+def read_absent(sheet: Sheet, head: str | None, present: Names, separator: str) -> Names:
+    """The names of each row's cell of absent classes, sorted; [] for `-`, [OTHERS] for `*`, None for an empty cell or no column.
 
     Raises:
         DataError: a row says of a class that it is there and that it is not; names the row and the class.
     """
+    if head is None:
+        return [None] * len(present)
     absent = read_names(sheet, head, separator, what="absent")
     for row, (here, gone) in enumerate(zip(present, absent, strict=True)):
         if both := sorted({*(here or ())} & {*(gone or ())}):

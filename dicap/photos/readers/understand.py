@@ -4,10 +4,11 @@ Every column of a table and every file has a role, or is named as one that says 
 reading that would be chosen and the options that say so. Heads are believed where they are those of known programs.
 """
 
-import calendar
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 from unicodedata import normalize
 
 from dicap.data.sources.files import base_of, is_image_name, list_images, list_others
@@ -38,11 +39,7 @@ def understand(place: Path, said: Own) -> tuple[Path, Own]:
         DataError: nothing readable is there.
         Question: a file or a column has no role that is known.
     """
-    if not place.exists():
-        raise DataError(f"{place}: no such folder or file; set data_root to the folder that holds your images and labels")
-    root = base_of(place)
-    if place.is_file():
-        said = said.model_copy(update={"files": [place.relative_to(root).as_posix()]})
+    root, said = opened(place, said)
     others = [name for name in list_others(root) if not is_ignored(name, said.ignore) and not is_ours(root / name)]
     kind, files = ("folders", []) if said.format == "folders" else _labels(root, said, others)
     if not said.files:
@@ -50,26 +47,32 @@ def understand(place: Path, said: Own) -> tuple[Path, Own]:
     one_an_image = kind == "voc_xml" and not said.files
     roles: dict[str, object] = {"format": kind, "files": None if one_an_image else files or None}
     if kind == "table":
-        sheet = read_sheets([root / name for name in files])
-        if sheet.cells.empty:
-            raise DataError(f"{sheet.path}: no rows; list the images, one a row")
-        roles |= Columns(sheet, said).understood()
+        roles |= Columns(read_sheets([root / name for name in files]), said).understood()
     return root, said.model_copy(update=roles)
+
+
+def opened(place: Path, said: Own) -> tuple[Path, Own]:
+    """The folder of a data set, and the options with its file of labels where `place` is that. Raises DataError."""
+    if not place.exists():
+        raise DataError(f"{place}: no such folder or file; set data_root to the folder that holds your images and labels")
+    root = base_of(place)
+    files = said.files or [place.relative_to(root).as_posix()]
+    return root, said.model_copy(update={"files": files}) if place.is_file() else said
 
 
 def is_ours(path: Path) -> bool:
     """Whether a command or a page of ours wrote a file: answers of a model are no labels, and a list is to be imported."""
-    if path.suffix.lower() not in (".csv", ".parquet"):
-        return False
-    try:
-        header = {*read_sheet(path).header}
-    except DataError:
-        return False
-    return bool(re.fullmatch(r"labels-[0-9a-f]{4,}.*\.csv", path.name)) or any(known <= header for known in heads.OURS)
+    header = set()
+    if path.suffix.lower() in (".csv", ".parquet"):
+        with suppress(DataError):
+            header = {*read_sheet(path).header}
+    listed = header and re.fullmatch(r"labels-[0-9a-f]{4,}.*\.csv", path.name)
+    return bool(listed) or any(known <= header for known in heads.OURS)
 
 
-def _format_of(path: Path, depth: int, named: bool) -> str | None:
-    """The format of a file of labels, `depth` folders below that of the set; None where it is none. Raises DataError."""
+def _format_of(root: Path, name: str, named: bool) -> str | None:
+    """The format of a file of labels; None where it is none. Raises DataError."""
+    path, depth = root / name, name.count("/")
     ending = path.suffix.lower()
     if ending == ".xml":
         return {"annotation": "voc_xml", "annotations": "cvat"}.get(xml_files.tag(path))
@@ -93,17 +96,17 @@ def _labels(root: Path, said: Own, others: list[str]) -> tuple[str, list[str]]:
             raise DataError(f"{root / name}: no such file; name one that is there, or none")
         if is_ours(root / name):
             raise DataError(f"{root / name}: answers of a model, or a list to import (`dicap-stage import-labels`); name labels")
-    kinds: dict[str, str] = {}
     first = [name for name in TABLES if name in others and said.format in (None, "table")]
+    kinds: dict[str, str] = {}
     for name in said.files or first[:1] or others:
-        kind = _format_of(root / name, name.count("/"), bool(said.files))
+        kind = _format_of(root, name, bool(said.files))
         if kind is not None and said.format in (None, kind) and not _is_beside(name, kind):
             kinds[name] = kind
     if not kinds:
         return _without_files(root, said, others), []
-    tables_last = sorted(kinds, key=lambda name: (kinds[name] == "table", len(_words(root, name))))
-    kind = kinds[tables_last[0]]
-    files = [name for name in kinds if said.files or (kinds[name] == kind and _is_alike(root, name, tables_last[0], kind))]
+    best = min(kinds, key=lambda name: (kinds[name] == "table", len(_words(root, name))))
+    kind = kinds[best]
+    files = [name for name in kinds if said.files or (kinds[name] == kind and _is_alike(root, name, best, kind))]
     if rest := [name for name in kinds if name not in files or kinds[name] != kind]:
         raise Question(
             f"{root}: labels could be those of {first_of(files, 3)} ({kind}) or of {first_of(rest, 3)}; to read several, pass "
@@ -184,10 +187,8 @@ def _of_anything(images: list[str]) -> str | None:
         if None in splits and "unlabeled" not in splits:
             tops.add(parts[splits.index(None)])
     words = {name: (re.findall(r"[^\W\d_]+", normalize("NFC", name.casefold())) or [""])[0] for name in sorted(tops)}
-    months = {name.casefold() for name in (*calendar.month_name, *calendar.month_abbr)}  # and an empty name
-    dates = {name for name in words if re.sub(r"[\W\d_]+", "", name.casefold()) in months}
     alike = len(tops) > 1 and len({*words.values()}) == 1 and words.keys().isdisjoint(words.values())
-    return next((name for name in words if alike or heads.ANYTHING.fullmatch(name) or name in dates), None)
+    return next((name for name in words if alike or heads.ANYTHING.fullmatch(name)), None)
 
 
 class Columns:
@@ -195,7 +196,7 @@ class Columns:
 
     def __init__(self, sheet: Sheet, said: Own) -> None:
         self._sheet, self._said = sheet, said
-        self._roles: dict[str, object] = {key: getattr(said, key) for key in (*SINGLE, "classes", "rows")}
+        self._roles: dict[str, Any] = {key: getattr(said, key) for key in (*SINGLE, "classes", "rows")}
         used = {*(said.classes or ()), *(head for key in SINGLE if (head := getattr(said, key)))}
         if lost := sorted(used - {*sheet.header}):
             raise DataError(f"{sheet.path}: column {lost[0]} is missing (found {', '.join(sheet.header) or 'nothing'})")
@@ -204,7 +205,7 @@ class Columns:
         self._words = {head: {text.casefold() for text in texts} - {""} for head, texts in self._texts.items()}
         self._binary = {head for head in sheet.header if self._is_binary(head)}
 
-    def understood(self) -> dict[str, object]:
+    def understood(self) -> dict[str, Any]:
         """The roles as settings of the section `own`. Raises Question."""
         roles = self._roles
         if roles["image"] is None:
@@ -215,9 +216,8 @@ class Columns:
         if roles["split"] is None:
             known = {*SPLIT_NAMES}
             named = [head for head in self._called(heads.SPLIT) if self._words[head] & known or plain(head) == heads.SPLIT[0]]
-            self._choose(
-                "split", named, [head for head in self._free if len(self._words[head]) > 1 and self._words[head] <= known]
-            )
+            likely = [head for head in self._free if len(self._words[head]) > 1 and self._words[head] <= known]
+            self._choose("split", named, likely)
         if roles["labels"] is None and not roles["classes"]:
             self._labels()
         for key in ("absent", "group"):
@@ -244,7 +244,7 @@ class Columns:
             raise self._ask(text, **{role: several[0], "ignore": named[1:]})
 
     def _ask(self, text: str, **options: str | list[str]) -> Question:
-        return Question(f"{self._sheet.path}: {text}", **{key: value for key, value in options.items() if value})
+        return Question(f"{self._sheet.path}: {text}", **options)
 
     def _leave(self, gone: Sequence[str]) -> None:
         """Take columns out of those that have no role yet."""
@@ -255,7 +255,12 @@ class Columns:
         return f"{head} ({'0 and 1' if self._words[head] <= MARKS else first_of([*shown], 3)})"
 
     def _is_binary(self, head: str) -> bool:
-        """Whether at least half of the cells are 0, 1 and the like: of the others the reader says what is wrong with them."""
+        """Whether at least half of the cells are 0, 1 and the like: of the others the reader says what is wrong with them.
+
+        Not in a column of labels, whose classes go by their numbers.
+        """
+        if plain(head) in heads.LABEL and self._words[head] - MARKS:
+            return False
         filled = [text.casefold() for text in self._texts[head] if text]
         marks = [text for text in filled if text in MARKS]
         return bool(marks) and (len(marks) == len(filled) or 2 * sum(text not in ("y", "n") for text in marks) >= len(filled))
@@ -269,11 +274,9 @@ class Columns:
     def _image(self) -> None:
         """The column that names photographs: of several such heads the one whose cells end as names of files do."""
         likely = [head for head in self._free if 2 * sum(map(is_image_name, self._texts[head])) > len(self._texts[head])]
-        named = sorted(self._called(heads.IMAGE), key=lambda head: head not in likely)
-        if likely and named and named[0] not in likely:
-            named = []
+        named = [head for head in self._called(heads.IMAGE) if head in likely or not likely]
         names = {head: [re.split(r"[\\/]", text)[-1] for text in self._texts[head]] for head in named}
-        rivals = [head for head in named if head in likely and names[head] != names[named[0]]]
+        rivals = [head for head in named if likely and names[head] != names[named[0]]]
         self._choose("image", [*named[:1], *rivals], likely or self._free)
         if self._roles["image"] is None:
             raise DataError(f"{self._sheet.path}: column image is missing (found {', '.join(self._sheet.header) or 'nothing'})")
@@ -284,13 +287,11 @@ class Columns:
         texts = [head for head in self._free if head not in self._binary]
         speak = [head for head in texts if not heads.USUAL.fullmatch(plain(head)) and not heads.GROUP.fullmatch(plain(head))]
         words = [head for head in speak if _looks_like_labels(self._texts[head])]
-        words += [head for head in binary if plain(head) in heads.LABEL and self._words[head] - MARKS]  # classes by their numbers
         of_rows = [head for head in binary if any(known.fullmatch(plain(head)) for known in (heads.OF_ROWS, heads.USUAL))]
         of_rows += [head for head in binary if plain(head) in heads.OPEN or NOTHING.fullmatch(head) or doubt_of(head, binary)]
         believed = [head for head in binary if head not in of_rows]
-        self._choose(
-            "labels", [head for head in self._called(heads.LABEL) if head in texts], words if len(believed) < SEVERAL else ()
-        )
+        named = [head for head in self._called(heads.LABEL) if head in texts]
+        self._choose("labels", named, words if len(believed) < SEVERAL else ())
         if self._roles["labels"] is not None:
             return
         if not binary:
@@ -305,33 +306,34 @@ class Columns:
 
     def _ask_of_others(self) -> None:
         """Ask of the columns that have no role."""
-        roles: dict[str, str | list[str]] = {}
+        roles: dict[str, str] = {}
         texts, left = [], []
+        free = {key for key in ("open", "value", "group") if self._roles[key] is None}
+        free -= {"value"} if self._roles["labels"] is None else set()
         for head in self._free:
             name, binary = plain(head), head in self._binary
             if name in heads.OPEN and binary:
-                texts.append(f"is a row with 1 in column {head} not labelled?")
-                roles["open"] = head
-            elif heads.VALUE.fullmatch(name) and self._words[head] <= MARKS and self._may_be("value", roles):
-                texts.append(f"is the label there where column {head} is 1, and known to be absent where it is 0?")
-                roles["value"] = head
-            elif heads.GROUP.fullmatch(name) and not binary and len(self._words[head]) > 1 and self._may_be("group", roles):
-                texts.append(f"do photographs of one value of column {self._held(head)} belong on one side of every split?")
-                roles["group"] = head
+                role, text = "open", f"is a row with 1 in column {head} not labelled?"
+            elif heads.VALUE.fullmatch(name) and self._words[head] <= MARKS:
+                role, text = "value", f"is the label there where column {head} is 1, and known to be absent where it is 0?"
+            elif heads.GROUP.fullmatch(name) and not binary and len(self._words[head]) > 1:
+                role = "group"
+                text = f"do photographs of one value of column {self._held(head)} belong on one side of every split?"
+            else:
+                role = text = ""
+            if role in free - roles.keys():
+                roles[role] = head
+                texts.append(text)
             else:
                 left.append(head)
+        classes = []
         if left:
             several = f"columns {', '.join(map(self._held, left))} have" if len(left) > 1 else f"column {self._held(left[0])} has"
             texts.append(f"{several} no role that is known: labels, a class, the split, a group?")
-            roles["ignore"] = left
-            if self._roles["classes"] and not self._said.classes:  # somebody looks at what was taken for a class, too
-                roles["classes"] = [*self._roles["classes"]]  # type: ignore[misc]
+            if not self._said.classes:  # somebody looks at what was taken for a class, too
+                classes = self._roles["classes"] or []
         if texts:
-            raise self._ask("; ".join(texts), **roles)
-
-    def _may_be(self, key: str, roles: dict[str, str | list[str]]) -> bool:
-        """Whether a role is free; a value is one beside labels."""
-        return self._roles[key] is None and key not in roles and (key != "value" or self._roles["labels"] is not None)
+            raise self._ask("; ".join(texts), **roles, ignore=left, classes=classes)
 
 
 def _looks_like_labels(texts: Sequence[str]) -> bool:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from xml.etree import ElementTree
 
 from dicap.data.sources.files import list_images, list_others
@@ -33,10 +33,14 @@ def _read_voc(root: Path, own: Own) -> Listing:
     lists, rows = _image_sets(root, {path.stem for path in trees}), []
     if lists and (twice := [stem for stem, count in Counter(path.stem for path in trees).items() if count > 1]):
         raise DataError(f"{root}: ImageSets/Main: {twice[0]!r} is the name of several annotations; give each a name of its own")
-    photographs = {Path(name).stem for name in list_images(root, required=False)}
+    counts = Counter(Path(name).name for name in list_images(root, required=False))
+    photographs = {Path(name).stem for name in counts}
     for path, tree in trees.items():
         name = tree.findtext("filename", "")
         name = name if name.strip() else path.with_suffix(".jpg").name
+        meant = PureWindowsPath(name)  # with slashes, too
+        if meant.root and counts[meant.name] == 1 and not Path(name).is_file():  # a folder of another machine
+            name = meant.name
         stem = Path(name.replace("\\", "/")).stem
         if stem != path.stem and photographs >= {stem, path.stem}:
             raise DataError(f"{path}: <filename> is {name!r}, and there is a photograph {path.stem!r} too; correct it")
@@ -46,43 +50,37 @@ def _read_voc(root: Path, own: Own) -> Listing:
         labels = _named(((node.findtext("name") or "").strip() for node in objects), path)
         rows.append(Row(name, labels, lists.get(path.stem), empty=not labels, where=str(path), folders=folders))
     notes = []
-    if lists and (loose := sum(path.stem not in lists for path in trees)):
-        notes.append(f"annotations that no list of ImageSets/Main names, taken to train: {loose}")
-    if lists and not {path.stem for path in trees} & lists.keys():
+    loose = sum(path.stem not in lists for path in trees) if lists else 0
+    if loose == len(trees):
         raise DataError(
             f"{root}: ImageSets/Main: {min(lists)!r} is no annotation, nor is another line; write names without folder and ending"
         )
-    source = {"annotations": [path.name for path in [*trees][:3]], "files": len(trees)}
-    return Listing(rows, source, notes)
+    if loose:
+        notes.append(f"annotations that no list of ImageSets/Main names, taken to train: {loose}")
+    return Listing(rows, {"annotations": [path.name for path in [*trees][:3]], "files": len(trees)}, notes)
 
 
 def _read_cvat(root: Path, own: Own) -> Listing:
     """An image has the labels of its boxes, shapes and tags, and perhaps their attributes. Splits are the subsets, if any."""
-    nodes = [(root / name, node) for name in own.files or () for node in _images(_parse(root / name), root / name)]
     rows, subsets = [], set()
-    for path, node in nodes:
-        labels = _named((name for child in node for name in _names(child, own.attributes, path)), path)
-        subsets.add(subset := node.get("subset", "").lower())
-        folders = (path.parent / "images", path.parent, root / "images")
-        split = SPLIT_NAMES.get(subset)
-        rows.append(Row(node.get("name", ""), labels, split, empty=not len(node), where=str(path), folders=folders))
+    for path in (root / name for name in own.files or ()):
+        tree = _parse(path)
+        for node in tree.findall("image"):
+            names = []
+            for child in node:
+                said = {one.get("name", "").strip(): (one.text or "").strip() for one in child.findall("attribute")}
+                names += names_of(child.get("label", "").strip(), said, own.attributes, path, tag=child.tag == "tag")
+            subsets.add(subset := node.get("subset", "").lower())
+            split, folders = SPLIT_NAMES.get(subset), (path.parent / "images", path.parent, root / "images")
+            name, labels = node.get("name", ""), _named(names, path)
+            rows.append(Row(name, labels, split, empty=not len(node), where=str(path), folders=folders))
+        if tree.find("image") is None:
+            kind = "is CVAT for video" if tree.find("track") is not None else "names no image"
+            raise DataError(f"{path}: {kind}; export it as CVAT for images")
     strange = sorted(subsets - {*SPLIT_NAMES, "", "default"})
     if strange and subsets & {*SPLIT_NAMES}:
         raise DataError(f"{root}: subset: found {strange[0]!r}, allowed are train, val, test, unlabeled")
     return Listing(rows, {"annotations": own.files})
-
-
-def _images(tree: ElementTree.Element, path: Path) -> list[ElementTree.Element]:
-    images = tree.findall("image")
-    if not images:
-        kind = "is CVAT for video" if tree.find("track") is not None else "names no image"
-        raise DataError(f"{path}: {kind}; export it as CVAT for images")
-    return images
-
-
-def _names(node: ElementTree.Element, attributes: str, path: Path) -> list[str]:
-    said = {one.get("name", "").strip(): (one.text or "").strip() for one in node.findall("attribute")}
-    return names_of(node.get("label", "").strip(), said, attributes, path, tag=node.tag == "tag")
 
 
 def _named(names: Iterable[str], path: Path) -> frozenset[str]:
@@ -114,34 +112,29 @@ def names_of(label: str, said: dict[str, str], attributes: str, path: Path, tag:
 def _parse(path: Path) -> ElementTree.Element:
     try:
         text = path.read_bytes()
-        if b"<!ENTITY" in text or b"<!DOCTYPE" in text:  # entities can grow without bound; no such tool writes them
-            raise DataError(f"{path}: declares a document type, which annotations have no need of; export it again")
-        return ElementTree.fromstring(text)
-    except DataError:
-        raise
+        harmful = b"<!ENTITY" in text or b"<!DOCTYPE" in text  # entities can grow without bound; no such tool writes them
+        tree = ElementTree.fromstring(b"<none/>" if harmful else text)
     except (ElementTree.ParseError, OSError, LookupError, ValueError) as error:  # the last two: of its encoding
         raise DataError(f"{path}: not readable as XML ({error}); export it again") from None
+    if harmful:
+        raise DataError(f"{path}: declares a document type, which annotations have no need of; export it again")
+    return tree
 
 
 def _image_sets(base: Path, annotated: set[str]) -> dict[str, str]:
     """The split of each annotation by its name. Raises DataError where one is in two, or no list names a split."""
     splits: dict[str, str] = {}
-    both: set[str] = set()
     others: list[Path] = []
-    for path in sorted(base.rglob("ImageSets/Main/*")):
-        if path.suffix.lower() != ".txt":
-            continue
-        name, lines = path.stem.lower(), set(filter(None, map(str.strip, decode(path).splitlines())))
-        if name == "trainval":
-            both = lines
-        elif name not in SPLIT_NAMES:
+    files = [path for path in base.rglob("ImageSets/Main/*") if path.suffix.lower() == ".txt"]
+    for path in sorted(files, key=lambda path: (path.stem.lower() == "trainval", path)):  # which repeats the names of val
+        name, lines = path.stem.lower(), {*map(str.strip, decode(path).splitlines())} - {""}
+        if name not in SPLIT_NAMES:
             others += [path] if lines & annotated else []
-        elif twice := sorted(line for line in lines if splits.get(line, SPLIT_NAMES[name]) != SPLIT_NAMES[name]):
-            raise DataError(f"{path}: {twice[0]!r} is in the list of {splits[twice[0]]} too; give it one split")
-        else:
-            splits |= dict.fromkeys(lines, SPLIT_NAMES[name])
-    if twice := sorted(line for line in both if splits.get(line) == "test"):
-        raise DataError(f"{base}: ImageSets/Main: {twice[0]!r} is in the lists of trainval and of test; give it one split")
-    if others and not splits and not both:
+            continue
+        for line in sorted(lines):
+            split = splits.setdefault(line, SPLIT_NAMES[name])
+            if split != SPLIT_NAMES[name] and (name, split) != ("trainval", "val"):
+                raise DataError(f"{path}: {line!r} is in the list of {split} too; give it one split")
+    if others and not splits:
         raise DataError(f"{others[0]}: names no split; rename it to train.txt, val.txt or test.txt")
-    return dict.fromkeys(both, "train") | splits
+    return splits

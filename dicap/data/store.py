@@ -55,9 +55,9 @@ class Store:
         """
         folder = Path(folder)
         meta = files.read_meta(folder)
-        n, rows = sum(meta["counts"].values()), files.index_rows(folder)
+        n, rows = sum(meta["counts"].values()), files.read_index(folder, []).num_rows
         if rows != n:
-            raise DataError(f"{folder / files.INDEX}: {rows} rows, meta.json counts {n}; run `dicap-stage convert` again")
+            raise DataError(f"{folder / files.INDEX}: {rows} rows, meta.json counts {n}; {files.AGAIN}")
         size = int(meta["image_size"])
         if image_size not in (None, size):
             raise SettingsError(

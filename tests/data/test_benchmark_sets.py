@@ -63,18 +63,6 @@ def test_voc_folders_may_be_given_at_any_level(tmp_path, inner):
     assert len(raw.items) == 6 and (tmp_path / inner / raw.items[0].path).exists()
 
 
-def test_voc_names_what_is_missing(tmp_path):
-    with pytest.raises(DataError, match=r"VOCdevkit/VOC2012/ImageSets/Main: no such folder; data_root must hold"):
-        read_raw("voc2012", tmp_path)
-    main = voc_folder(tmp_path) / "VOCdevkit/VOC2012/ImageSets/Main"
-    (main / "cow_val.txt").unlink()
-    with pytest.raises(DataError, match=r"cow_val.txt: no such file .*host.robots.ox.ac.uk"):
-        read_raw("voc2012", tmp_path)
-    (main / "cow_val.txt").write_text("2008_100001  1\n2008_100002 yes\n")
-    with pytest.raises(DataError, match=r"cow_val.txt: line 2: found '2008_100002 yes', expected"):
-        read_raw("voc2012", tmp_path)
-
-
 def test_voc2007_lists_give_5011_and_4952_rows_equal_to_a_slow_reading(tmp_path):
     lists = shared("voc2007_imagesets") / "Main"
     base = tmp_path / "VOCdevkit/VOC2007"
@@ -133,36 +121,6 @@ def test_coco_images_may_lie_below_images(tmp_path):
     assert read_raw("coco2014", tmp_path).items[0].path.startswith("images/train2014/")
 
 
-def test_coco_names_what_is_missing_or_contradicts_itself(tmp_path):
-    with pytest.raises(DataError, match=r"annotations/instances_train2017.json: no such file .*cocodataset.org"):
-        read_raw("coco2017", tmp_path)
-    coco_folder(tmp_path, images=False)
-    with pytest.raises(DataError, match=r"train2014: no such folder"):
-        read_raw("coco2014", tmp_path)
-    path = tmp_path / "annotations/instances_train2014.json"
-    content = json.loads(path.read_text())
-    path.write_text(json.dumps(content | {"images": content["images"][1:]}))
-    with pytest.raises(DataError, match="an entry refers to 9, which the file does not have"):
-        read_raw("coco2014", tmp_path)
-    path.write_text("{")
-    with pytest.raises(DataError, match="not readable as JSON"):
-        read_raw("coco2014", tmp_path)
-
-
-# ---- AWA2
-
-
-def test_awa2_names_what_is_missing(tmp_path):
-    awa2(tmp_path, (40, 10))
-    base = tmp_path / "Animals_with_Attributes2"
-    (base / "testclasses.txt").write_text("unicorn\n")
-    with pytest.raises(DataError, match=r"testclasses.txt: species 'unicorn' is not in classes.txt"):
-        read_raw("awa2", tmp_path)
-    (base / "trainclasses.txt").unlink()
-    with pytest.raises(DataError, match=r"trainclasses.txt: no such file .*species of the train split.*AwA2"):
-        read_raw("awa2", tmp_path)
-
-
 # ---- NUS-WIDE
 
 
@@ -170,6 +128,39 @@ def test_nuswide_has_81_concepts_in_alphabetical_order():
     assert len(CONCEPTS) == 81 and sorted(CONCEPTS) == CONCEPTS
 
 
-def test_nuswide_names_what_is_missing(tmp_path):
-    with pytest.raises(DataError, match=r"formatted_train_images.npy: no such file .*data_root must hold .*Cole et al"):
-        read_raw("nuswide", tmp_path)
+# ---- what is missing or contradicts itself
+
+
+def coco_json(root):
+    return root / "annotations/instances_train2014.json"
+
+
+def without_an_image(root):
+    content = json.loads(coco_json(root).read_text())
+    coco_json(root).write_text(json.dumps(content | {"images": content["images"][1:]}))
+
+
+COW, AWA2 = "VOCdevkit/VOC2012/ImageSets/Main/cow_val.txt", "Animals_with_Attributes2"
+MADE = {"voc2012": voc_folder, "coco2014": coco_folder, "awa2": lambda root: awa2(root, (40, 10)), "nuswide": lambda root: None}
+
+
+@pytest.mark.parametrize(
+    ("dataset", "damage", "message"),
+    [
+        ("voc2012", lambda r: (r / COW).unlink(), r"cow_val.txt: no such file .*host.robots.ox.ac.uk"),
+        ("voc2012", lambda r: (r / COW).write_text("a  1\n\nb yes\n"), r"cow_val.txt: line 3: found 'b yes', expected an"),
+        ("coco2014", lambda r: coco_json(r).unlink(), r"instances_train2014.json: no such file .*cocodataset.org"),
+        ("coco2014", lambda r: (r / "train2014").rename(r / "x"), r"train2014: no such folder"),
+        ("coco2014", without_an_image, "an entry refers to 9, which the file does not have"),
+        ("coco2014", lambda r: coco_json(r).write_text("{"), "not readable as JSON"),
+        ("awa2", lambda r: (r / AWA2 / "testclasses.txt").write_text("unicorn\n"), r"species 'unicorn' is not in classes.txt"),
+        ("awa2", lambda r: (r / AWA2 / "trainclasses.txt").unlink(), r"trainclasses.txt: no such file .*species of the .*AwA2"),
+        ("awa2", lambda r: (r / AWA2 / "predicates.txt").write_text("2 big\n"), r"line 1: found '2 big', expected its number"),
+        ("nuswide", lambda r: None, r"formatted_train_images.npy: no such file .*data_root must hold .*Cole et al"),
+    ],
+)  # fmt: skip
+def test_what_is_missing_or_contradicts_itself_is_named(tmp_path, dataset, damage, message):
+    MADE[dataset](tmp_path)
+    damage(tmp_path)
+    with pytest.raises(DataError, match=message):
+        read_raw(dataset, tmp_path)

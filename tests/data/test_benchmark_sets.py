@@ -26,22 +26,17 @@ def matrix(raw, split):
 # ---- VOC
 
 
-def voc_folder(root, year="VOC2012", phases=("train", "val"), ends="\n"):
+def voc_folder(root, ends="\n"):
     """Five images a phase; a flag 0, an image without any 1, and a difficult-only one."""
-    main = root / "VOCdevkit" / year / "ImageSets/Main"
-    main.mkdir(parents=True)
-    for number, phase in enumerate(phases):
+    base, flagged = root / "VOCdevkit/VOC2012", ({0: 1, 19: 1}, {3: 1}, {3: 0, 4: 1}, {}, {7: 0})  # the others have -1
+    (base / "ImageSets/Main").mkdir(parents=True)
+    for number, phase in enumerate(("train", "val")):
         images = [f"2008_{number}0000{i}" for i in (3, 1, 2, 5, 4)]
         for c, name in enumerate(CLASSES):
-            flags = {
-                images[0]: 1 if c in (0, 19) else -1,
-                images[1]: 1 if c == 3 else -1,
-                images[2]: 0 if c == 3 else (1 if c == 4 else -1),
-            }
-            flags |= {images[3]: -1, images[4]: 0 if c == 7 else -1}
-            (main / f"{name}_{phase}.txt").write_bytes("".join(f"{i} {flag:2d}{ends}" for i, flag in flags.items()).encode())
+            lines = [f"{image} {flags.get(c, -1):2d}{ends}" for image, flags in zip(images, flagged, strict=True)]
+            (base / f"ImageSets/Main/{name}_{phase}.txt").write_bytes("".join(lines).encode())
         for i, image in enumerate(images):
-            save(root / "VOCdevkit" / year / "JPEGImages" / f"{image}.jpg", 10 * number + i)
+            save(base / "JPEGImages" / f"{image}.jpg", 10 * number + i)
     return root
 
 
@@ -84,22 +79,19 @@ def test_voc2007_lists_give_5011_and_4952_rows_equal_to_a_slow_reading(tmp_path)
 # ---- COCO
 
 
-def coco_folder(root, year="2014", images=True):
+def coco_folder(root):
     """Ids whose order as strings differs, images without annotations, crowds, categories with gaps in their ids."""
     categories = [{"id": 3, "name": "car"}, {"id": 1, "name": "person"}, {"id": 90, "name": "toothbrush"}]
+    (root / "annotations").mkdir(parents=True)
     for phase, ids in (("train", [9, 10, 100, 2, 33]), ("val", [7, 71, 8])):
-        name = lambda i, phase=phase: f"COCO_{phase}{year}_{i:012d}.jpg" if year == "2014" else f"{i:012d}.jpg"  # noqa: E731
-        annotations = [{"image_id": i, "category_id": 1, "iscrowd": 0} for i in ids if i != 33]
-        annotations += [
-            {"image_id": ids[0], "category_id": 90, "iscrowd": 1},
-            {"image_id": ids[0], "category_id": 1, "iscrowd": 0},
-        ]
-        annotations += [{"image_id": 10, "category_id": 3, "iscrowd": 0}] if phase == "train" else []
-        content = {"images": [{"id": i, "file_name": name(i)} for i in ids], "annotations": annotations, "categories": categories}
-        (root / "annotations").mkdir(parents=True, exist_ok=True)
-        (root / "annotations" / f"instances_{phase}{year}.json").write_text(json.dumps(content))
-        for i in ids if images else []:
-            save(root / f"{phase}{year}" / name(i), i)
+        names = {i: f"COCO_{phase}2014_{i:012d}.jpg" for i in ids}
+        shown = [(i, 1) for i in ids if i != 33] + [(ids[0], 90), (ids[0], 1)] + [(10, 3)] * (phase == "train")
+        annotations = [{"image_id": i, "category_id": kind, "iscrowd": int(kind == 90)} for i, kind in shown]
+        images = [{"id": i, "file_name": name} for i, name in names.items()]
+        content = {"images": images, "annotations": annotations, "categories": categories}
+        (root / "annotations" / f"instances_{phase}2014.json").write_text(json.dumps(content))
+        for i, name in names.items():
+            save(root / f"{phase}2014" / name, i)
     return root
 
 

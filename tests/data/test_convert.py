@@ -50,8 +50,7 @@ def test_a_pool_writes_the_same_bytes_as_one_process(tmp_path):
 
 
 def test_modes_become_rgb_as_the_published_code_makes_them(tmp_path):
-    rgb = photo(1)
-    red = Image.new("RGB", (8, 8), (200, 10, 30))
+    rgb, red = photo(1), Image.new("RGB", (8, 8), (200, 10, 30))
     cases = {
         "cmyk.jpg": red.convert("CMYK"),
         "palette.png": red.convert("P", palette=Image.Palette.ADAPTIVE),

@@ -166,9 +166,7 @@ def read_rgb(path: Path, *, upright: bool = False) -> Image.Image:
             with path.open("rb") as file, Image.open(file) as image:
                 return to_rgb(image, upright=upright)
     except UnidentifiedImageError:
-        if (missing := _without_plugin(path)) is not None:
-            raise Rejected(missing) from None
-        raise Rejected("not an image") from None
+        raise Rejected(_without_plugin(path) or "not an image") from None
     except Image.DecompressionBombError:
         raise Rejected("more pixels than Pillow's limit") from None
     except MemoryError:

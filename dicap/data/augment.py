@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from PIL import Image, ImageEnhance, ImageOps
 
-from dicap.data.policy import COLUMNS, KINDS, SLOTS, Plan, affine, draw
+from dicap.data.policy import COLUMNS, ENHANCEMENTS, Plan, box, draw
 
 CUTOUT_COLOUR = (125, 122, 113)  # of RandAugment's own small cutout
 FILL = (128, 128, 128)  # what a geometric operation uncovers
@@ -52,11 +52,15 @@ def render_batch(images: np.ndarray, view: View, uniforms: np.ndarray) -> np.nda
     Returns:
         (B, H, W, 3) uint8, or (B, 4, H, W, 3) with tiles.
     """
-    if view.tiles == 1:
-        return _render(images, view, uniforms[:, 0])
-    tiles = cut_tiles(images, view.tiles)  # (B, 4, H, W, 3)
-    flat = tiles.reshape(-1, *tiles.shape[2:])
-    return _render(flat, view, uniforms.reshape(-1, COLUMNS)).reshape(tiles.shape)
+    if view.tiles > 1:
+        images = cut_tiles(images, view.tiles)  # (B, 4, H, W, 3)
+    flat = images.reshape(-1, *images.shape[-3:])
+    for image, numbers in zip(flat, uniforms.reshape(-1, COLUMNS).tolist(), strict=True):
+        if view.name == "strong":
+            _carry_out(draw(numbers, image.shape[:2], view.cutout, view.flip), image)
+        elif view.name == "weak" and numbers[0] < view.flip:
+            mirror(image)
+    return flat.reshape(images.shape)
 
 
 def cut_tiles(images: np.ndarray, grid: int) -> np.ndarray:
@@ -73,38 +77,23 @@ def cut_tiles(images: np.ndarray, grid: int) -> np.ndarray:
         whole = Image.fromarray(image)
         for part in range(grid**2):
             row, column = divmod(part, grid)
-            box = (edges_x[column], edges_y[row], edges_x[column + 1], edges_y[row + 1])
-            out[i, part] = np.asarray(whole.crop(box).resize((width, height), Image.Resampling.BILINEAR))
+            area = (edges_x[column], edges_y[row], edges_x[column + 1], edges_y[row + 1])
+            out[i, part] = np.asarray(whole.crop(area).resize((width, height), Image.Resampling.BILINEAR))
     return out
 
 
-def _render(images: np.ndarray, view: View, uniforms: np.ndarray) -> np.ndarray:
-    if view.name == "test":
-        return images
-    if view.name == "weak":
-        for i in np.flatnonzero(uniforms[:, 0] < view.flip):
-            mirror(images[i])
-        return images
-    plan = draw(uniforms, images.shape[1:3], view.cutout, view.flip)
-    for i in range(len(images)):
-        apply_plan(images[i], plan, i)
-    return images
-
-
-def apply_plan(image: np.ndarray, plan: Plan, i: int) -> None:
-    """Turn `image`, (H, W, 3) uint8, into its strong view by row `i` of the plan, in place."""
-    if plan.flip[i]:
+def _carry_out(plan: Plan, image: np.ndarray) -> None:
+    """Turn `image`, (H, W, 3) uint8, into its strong view, in place."""
+    if plan.flip:
         mirror(image)
-    left, top, right, bottom = plan.hole[i]
-    if left >= 0:
-        image[top : bottom + 1, left : right + 1] = plan.colour[i]
-    if not plan.kind[i].any():  # a quarter of the published views has neither operation
+    if plan.hole is not None:
+        left, top, right, bottom = plan.hole
+        image[top : bottom + 1, left : right + 1] = plan.colour
+    if not plan.operations:  # a quarter of the published views
         return
     picture = Image.fromarray(image)
-    for slot in range(SLOTS):
-        kind = KINDS[plan.kind[i, slot]]
-        if kind != "identity":
-            picture = operate(picture, kind, float(plan.value[i, slot]), tuple(plan.centre[i, slot].tolist()))
+    for operation in plan.operations:
+        picture = operate(picture, *operation)
     image[:] = np.asarray(picture)
 
 
@@ -116,8 +105,9 @@ def mirror(image: np.ndarray) -> None:
 
 def operate(picture: Image.Image, kind: str, value: float, centre: tuple[int, int]) -> Image.Image:
     """Carry out one operation on an RGB picture."""
-    if kind in _ENHANCERS:
-        return _ENHANCERS[kind](picture).enhance(1 + value)
+    height, width = size = picture.height, picture.width
+    if kind in ENHANCEMENTS:
+        return getattr(ImageEnhance, kind.capitalize())(picture).enhance(1 + value)
     if kind == "posterize":
         return ImageOps.posterize(picture, int(value))
     if kind == "solarize":
@@ -125,27 +115,18 @@ def operate(picture: Image.Image, kind: str, value: float, centre: tuple[int, in
     if kind in ("autocontrast", "equalize", "invert"):
         return getattr(ImageOps, kind)(picture)
     if kind == "cutout":
+        half = int(value) // 2
         picture = picture.copy()
-        picture.paste(CUTOUT_COLOUR, small_hole(centre, int(value), picture.size))
+        picture.paste(CUTOUT_COLOUR, box(centre, (half, half), size))  # right and bottom do not belong to it
         return picture
-    return picture.transform(
-        picture.size,
-        Image.Transform.AFFINE,
-        affine(kind, value, (picture.height, picture.width)),
-        Image.Resampling.BICUBIC if kind in ("shear_x", "shear_y") else Image.Resampling.NEAREST,
-        fillcolor=FILL,
-    )
-
-
-def small_hole(centre: tuple[int, int], pixels: int, size: tuple[int, int]) -> tuple[int, int, int, int]:
-    """Box of RandAugment's own cutout: left, top, right, bottom; right and bottom do not belong to it."""
-    (x, y), half, (width, height) = centre, pixels // 2, size
-    return max(0, x - half), max(0, y - half), min(width, x + half), min(height, y + half)
-
-
-_ENHANCERS = {
-    "color": ImageEnhance.Color,
-    "contrast": ImageEnhance.Contrast,
-    "brightness": ImageEnhance.Brightness,
-    "sharpness": ImageEnhance.Sharpness,
-}
+    if kind == "rotate":
+        return picture.rotate(value, fillcolor=FILL)
+    # (a, b, c, d, e, f) maps a pixel of the result to one of the source: x' = a x + b y + c, y' = d x + e y + f.
+    numbers = {
+        "shear_x": (1.0, value, 0.0, 0.0, 1.0, 0.0),
+        "shear_y": (1.0, 0.0, 0.0, value, 1.0, 0.0),
+        "translate_x": (1.0, 0.0, value * width, 0.0, 1.0, 0.0),
+        "translate_y": (1.0, 0.0, 0.0, 0.0, 1.0, value * height),
+    }[kind]
+    filter_ = Image.Resampling.BICUBIC if kind.startswith("shear") else Image.Resampling.NEAREST
+    return picture.transform(picture.size, Image.Transform.AFFINE, numbers, filter_, fillcolor=FILL)

@@ -11,14 +11,14 @@ import json
 from collections import Counter
 from collections.abc import Generator, Iterator
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dicap.data import format as files
-from dicap.data.resize import Result, convert_one, results
+from dicap.data.resize import SIZES, square, squares
 from dicap.data.sources.base import RawSet, decoders, unknown_entries
 from dicap.errors import DataError
 from dicap.files.atomic import replacing_folder
@@ -26,8 +26,6 @@ from dicap.files.checksum import sha256
 from dicap.files.content_store import ContentStore, digest
 from dicap.files.npy import write_head
 from dicap.machine.progress import progress
-
-BATCH = 256  # decoded images that are stored at once: what a kill loses at most
 
 
 def convert(
@@ -62,15 +60,23 @@ def convert(
             full, or another conversion into the same folder is going on.
     """
     _refuse_twice(raw)
-    with replacing_folder(destination) as scratch, _trouble(destination):
-        cache = None if known is None else _store(known, raw, image_size, code)
-        results = _results(raw, image_size, workers, cache)
-        shown = progress(results, desc=f"convert {raw.dataset}", total=len(raw.items), unit="image")
-        with closing(results), closing(shown):
-            sizes, rejected = _write_pixels(shown, scratch, image_size)
-        _judge(raw, rejected, max_rejected, destination)
-        meta = _describe(raw, sizes, rejected, scratch, image_size)
-    return meta
+    kind = f"{type(raw.images).__module__}.{type(raw.images).__qualname__}"
+    facts = {"dataset": raw.dataset, "images": kind, "image_size": image_size, "code": code, **decoders()}
+    try:
+        with replacing_folder(destination) as scratch:
+            made = _squares(raw, image_size, workers, None if known is None else ContentStore.of(known, facts))
+            shown = progress(made, desc=f"convert {raw.dataset}", total=len(raw.items), unit="image")
+            with closing(made), closing(shown):
+                sizes, rejected = _write_pixels(shown, scratch, image_size)
+            _judge(raw, rejected, max_rejected, destination)
+            return _describe(raw, sizes, rejected, scratch, image_size)
+    except OSError as error:
+        place = error.filename or destination
+        raise DataError(f"{place}: {error.strerror or error}; make room or choose another disk") from None
+    except BrokenProcessPool:
+        raise DataError(
+            f"{destination}: a worker process was killed (often the memory is full); convert with --workers 0"
+        ) from None
 
 
 def check_files(raw: RawSet, destination: Path, max_rejected: float) -> None:
@@ -86,51 +92,36 @@ def _refuse_twice(raw: RawSet) -> None:
             raise DataError(f"{raw.dataset}: image {name!r} is listed {count} times; keep one")
 
 
-def _store(known: Path, raw: RawSet, image_size: int, code: str) -> ContentStore:
-    """The images that were made as these are to be made."""
-    kind = f"{type(raw.images).__module__}.{type(raw.images).__qualname__}"
-    facts = {"dataset": raw.dataset, "images": kind, "image_size": image_size, "code": code, **decoders()}
-    return ContentStore.of(known, facts)
-
-
-def _results(raw: RawSet, image_size: int, workers: int | None, cache: ContentStore | None) -> Generator[Result]:
-    """What becomes of each image, in order: found in the store where its file did not change, else read and stored."""
+def _squares(raw: RawSet, image_size: int, workers: int | None, cache: ContentStore | None) -> Generator[bytes | str]:
+    """What `square` makes of each image, in order: found in the store where its file did not change, else made and stored."""
     n = len(raw.items)
     if cache is None:
-        yield from results(raw.images, range(n), image_size, workers)
+        yield from squares(raw.images, range(n), image_size, workers)
         return
     keys = np.array([digest(json.dumps(raw.images.mark(i)).encode()) for i in range(n)], "S16")
     known = cache.has(keys)
-    rows: list[int] = []  # decoded and not yet stored
-    values: list[bytes] = []
-    with closing(results(raw.images, np.flatnonzero(~known).tolist(), image_size, workers)) as fresh:
+    with closing(squares(raw.images, np.flatnonzero(~known).tolist(), image_size, workers)) as fresh:
         for i in range(n):
-            if known[i] and (value := cache.read(keys[i])) is not None:
-                yield Result.from_bytes(value)
-                continue
-            result = convert_one(raw.images, i, image_size) if known[i] else next(fresh)  # the first: a damaged one
-            if result.reason is None:
-                rows.append(i)
-                values.append(result.to_bytes())
-            if len(rows) == BATCH:
-                cache.add(keys[rows], values)
-                rows, values = [], []
-            yield result
-    cache.add(keys[rows], values)
+            made = cache.read(keys[i]) if known[i] else None
+            if made is None:
+                made = square(raw.images, i, image_size) if known[i] else next(fresh)  # the first: a damaged one
+                if isinstance(made, bytes):
+                    cache.add(keys[i : i + 1], [made])
+            yield made
 
 
-def _write_pixels(results: Iterator[Result], folder: Path, image_size: int) -> tuple[list[tuple[int, int]], dict[int, str]]:
+def _write_pixels(made: Iterator[bytes | str], folder: Path, image_size: int) -> tuple[list[tuple[int, int]], dict[int, str]]:
     """Write the images as one array; (width, height) of the original of each, and {row: reason} of those rejected."""
     sizes: list[tuple[int, int]] = []
     rejected: dict[int, str] = {}
     with (folder / files.ARRAY).open("wb") as file:
         write_head(file, (0, image_size, image_size, 3), np.uint8)
-        for row, result in enumerate(results):
-            if result.reason is not None:
-                rejected[row] = result.reason
+        for row, result in enumerate(made):
+            if isinstance(result, str):
+                rejected[row] = result
                 continue
-            file.write(result.data)
-            sizes.append((result.width, result.height))
+            sizes.append(SIZES.unpack_from(result))
+            file.write(memoryview(result)[SIZES.size :])
         file.seek(0)
         write_head(file, (len(sizes), image_size, image_size, 3), np.uint8)
     return sizes, rejected
@@ -198,13 +189,3 @@ def _judge(raw: RawSet, rejected: dict[int, str], max_rejected: float, destinati
         f"{raw.dataset}: {len(rejected)} of {len(raw.items)} images rejected ({share:.1%}), "
         f"more than convert.max_rejected ({max_rejected:.1%}); {first}; repair or remove them, or raise convert.max_rejected"
     )
-
-
-@contextmanager
-def _trouble(place: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise DataError(f"{error.filename or place}: {error.strerror or error}; make room or choose another disk") from None
-    except BrokenProcessPool:
-        raise DataError(f"{place}: a worker process was killed (often the memory is full); convert with --workers 0") from None

@@ -11,8 +11,6 @@ A converted set is a folder `data/converted/` with
 
 import hashlib
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dicap.errors import DataError, first_line
+from dicap.errors import DataError
+from dicap.files.json_files import read_json
+from dicap.files.tables import read_parquet
 
 SCHEMA = 1
 PARTIAL_SCHEMA = 2  # of sets with a column `absent`, which a reader of schema 1 would take for fully labelled ones
@@ -72,35 +72,13 @@ def read_groups(folder: Path) -> np.ndarray | None:
     return pc.coalesce(table["group"], table["id"]).to_numpy()  # type: ignore[attr-defined]
 
 
-def index_rows(folder: Path) -> int:
-    """The number of rows of `index.parquet`, by its end alone.
-
-    Raises:
-        DataError: the file is missing or damaged.
-    """
-    with _index_trouble(folder / INDEX):
-        return pq.read_metadata(folder / INDEX).num_rows
-
-
 def read_index(folder: Path, columns: list[str] | None = None) -> pa.Table:
     """Read `index.parquet` (some columns of it), verifying the checksum of every page read.
 
     Raises:
         DataError: the file is missing, damaged, or has not the columns of the schema.
     """
-    with _index_trouble(folder / INDEX):
-        return pq.read_table(folder / INDEX, columns=columns, page_checksum_verification=True)
-
-
-@contextmanager
-def _index_trouble(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file; run `dicap-stage convert`") from None
-    except (pa.ArrowException, OSError) as error:
-        reason = first_line(error)
-        raise DataError(f"{path}: damaged ({reason}); run `dicap-stage convert` again") from None
+    return read_parquet(folder / INDEX, columns, AGAIN)
 
 
 def write_meta(folder: Path, meta: dict[str, Any]) -> None:
@@ -115,18 +93,14 @@ def read_meta(folder: Path) -> dict[str, Any]:
         DataError: the folder is not a converted set, or one of another schema.
     """
     path = folder / META
-    try:
-        meta = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file, so {folder} is not a converted set; run `dicap-stage convert`") from None
-    except (ValueError, OSError) as error:
-        raise DataError(f"{path}: not readable ({error}); run `dicap-stage convert` again") from None
-    if not isinstance(meta, dict) or meta.get("schema") not in (SCHEMA, PARTIAL_SCHEMA):
-        schema = meta.get("schema") if isinstance(meta, dict) else None
-        raise DataError(f"{path}: schema is {schema!r}, expected {SCHEMA}; run `dicap-stage convert` again")
+    if not path.exists():
+        raise DataError(f"{path}: no such file, so {folder} is not a converted set; run `dicap-stage convert`")
+    meta = read_json(path, AGAIN)
+    if meta.get("schema") not in (SCHEMA, PARTIAL_SCHEMA):
+        raise DataError(f"{path}: schema is {meta.get('schema')!r}, expected {SCHEMA}; {AGAIN}")
     missing = [key for key in META_KEYS if key not in meta]
     if missing:
-        raise DataError(f"{path}: {missing[0]} is missing; run `dicap-stage convert` again")
+        raise DataError(f"{path}: {missing[0]} is missing; {AGAIN}")
     return meta
 
 

@@ -136,9 +136,9 @@ def draws(seed: int, stage: str, epoch: int, request: Request) -> np.ndarray:
     return out
 
 
-def worker_count(available: int | None = None) -> int:
+def worker_count() -> int:
     """Worker processes worth having: none on one or two cores, where they only compete with the training process."""
-    available = cores() if available is None else available
+    available = cores()
     return 0 if available <= 2 else min(available - 1, 12)
 
 

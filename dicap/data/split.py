@@ -80,19 +80,19 @@ def split_roles(
         name = ids[unlabelled_train[0]]
         raise DataError(f"index.parquet: training image {name!r} has no labels; give it split unlabeled and convert again")
 
+    groups = np.arange(len(ids)) if groups is None else groups
     n_before = int((added[train] != "unlabeled").sum())
     ordered = drawn_order(ids, split, added, seed=seed, by_id=by_id)[:n_before]
-    ordered = ordered if groups is None else ordered[together(groups[ordered])]
+    ordered = ordered[together(groups[ordered])]
     drawn = ordered[: border(ordered, int(ratio * n_before), groups)]
     given = _permuted(np.setdiff1d(train[[was is not None for was in added[train]]], drawn), ids, seed, by_id)
-    given = given if groups is None else given[together(groups[given])]
+    given = given[together(groups[given])]
     role = np.full(len(ids), "unlabeled", dtype=object)
     role[split == "test"] = "test"
     for rows in (drawn, given):
         n_sup = border(rows, int((1 - est_fraction) * len(rows)), groups, least=1)
         role[rows[:n_sup]], role[rows[n_sup:]] = "sup", "est"
-    if groups is not None:
-        _unite(role, groups, drawn, given)
+    _unite(role, groups, drawn, given)
     n_sup, n_est = int((role == "sup").sum()), int((role == "est").sum())
     if not n_sup or not n_est:
         raise SettingsError(
@@ -108,14 +108,14 @@ def together(groups: np.ndarray) -> np.ndarray:
     return np.argsort(first[1][first[2].reshape(-1)], kind="stable")
 
 
-def border(rows: np.ndarray, n: int, groups: np.ndarray | None, *, least: int = 0) -> int:
+def border(rows: np.ndarray, n: int, groups: np.ndarray, *, least: int = 0) -> int:
     """A border near n that parts no group: n, the end of the group around it or, with `least`, its start.
 
     Args:
         rows: the rows of a group lie side by side.
         least: number of rows behind the border; if fewer are left, the border moves before the group.
     """
-    if groups is None or not 0 < n < len(rows):
+    if not 0 < n < len(rows):
         return n
     own = groups[rows]
     changes = np.flatnonzero(own[1:] != own[:-1]) + 1

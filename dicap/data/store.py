@@ -55,9 +55,9 @@ class Store:
         """
         folder = Path(folder)
         meta = files.read_meta(folder)
-        n, rows = sum(meta["counts"].values()), files.index_rows(folder)
+        n, rows = sum(meta["counts"].values()), files.read_index(folder, []).num_rows
         if rows != n:
-            raise DataError(f"{folder / files.INDEX}: {rows} rows, meta.json counts {n}; run `dicap-stage convert` again")
+            raise DataError(f"{folder / files.INDEX}: {rows} rows, meta.json counts {n}; {files.AGAIN}")
         size = int(meta["image_size"])
         if image_size not in (None, size):
             raise SettingsError(
@@ -118,7 +118,7 @@ class Store:
 def checked_rows(rows: np.ndarray, n: int) -> np.ndarray:
     """Rows as int64. Raises IndexError for one that is outside of `n` images: NumPy would take negative rows from the end."""
     rows = np.asarray(rows, dtype=np.int64)
-    if len(rows) and (rows.min() < 0 or rows.max() >= n):
-        row = int(rows.min()) if rows.min() < 0 else int(rows.max())
-        raise IndexError(f"row {row} is outside the set's {n} images")
+    outside = rows[(rows < 0) | (rows >= n)]
+    if len(outside):
+        raise IndexError(f"row {outside[0]} is outside the set's {n} images")
     return rows

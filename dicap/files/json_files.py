@@ -14,14 +14,14 @@ def write_json(values: dict[str, Any], path: Path) -> None:
         temporary.write_text(json.dumps(values, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object. Raises DataError if it is missing or damaged."""
+def read_json(path: Path, again: str = "remove it and run `dvc repro`") -> dict[str, Any]:
+    """Read a JSON object. Raises DataError, with what to do, if it is missing or damaged (then `again`)."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise DataError(f"{path}: no such file; `dvc repro` makes it") from None
     except (json.JSONDecodeError, UnicodeDecodeError):
-        raise DataError(f"{path}: not readable as JSON; remove it and run `dvc repro`") from None
+        raise DataError(f"{path}: not readable as JSON; {again}") from None
     if not isinstance(values, dict):
-        raise DataError(f"{path}: expected a JSON object; remove it and run `dvc repro`")
+        raise DataError(f"{path}: expected a JSON object; {again}")
     return values

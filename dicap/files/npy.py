@@ -13,12 +13,12 @@ def write_head(file: BinaryIO, shape: tuple[int, ...], dtype: type) -> None:
     np.lib.format.write_array_header_1_0(file, {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": shape})
 
 
-def open_npy(path: Path, again: str, dtype: type | None = None, shape: tuple[int | None, ...] = ()) -> np.ndarray:
+def open_npy(path: Path, again: str, dtype: type | None = None, shape: tuple[int, ...] = ()) -> np.ndarray:
     """Map an .npy file, read-only.
 
     Args:
         again: what to do about a file that cannot be used, for the error.
-        dtype, shape: what it has to hold; None in `shape` stands for any size, no dtype for anything.
+        dtype, shape: what it has to hold; no dtype stands for anything.
 
     Raises:
         DataError: the file is missing, truncated, or of another shape or type.
@@ -34,11 +34,7 @@ def open_npy(path: Path, again: str, dtype: type | None = None, shape: tuple[int
         raise DataError(f"{path}: not readable ({reason}); {again}") from None
     if not isinstance(array, np.ndarray):
         raise DataError(f"{path}: holds an archive of arrays (npz), expected one array; {again}")
-    if dtype is None:
-        return array
-    fits = array.dtype == dtype and array.ndim == len(shape)
-    if not fits or any(want is not None and want != have for want, have in zip(shape, array.shape, strict=True)):
-        wanted = "x".join("?" if size is None else str(size) for size in shape)
-        sizes = "x".join(map(str, array.shape))
-        raise DataError(f"{path}: holds {sizes} {array.dtype}, meta.json says {wanted} {np.dtype(dtype).name}; {again}")
+    if dtype is not None and (array.dtype != dtype or array.shape != shape):
+        held, wanted = ("x".join(map(str, sizes)) for sizes in (array.shape, shape))
+        raise DataError(f"{path}: holds {held} {array.dtype}, meta.json says {wanted} {np.dtype(dtype).name}; {again}")
     return array

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dicap.errors import DataError
+from dicap.errors import DataError, first_line
 from dicap.files.atomic import replacing
 
 
@@ -26,8 +26,11 @@ def write_parquet(table: pa.Table, path: Path) -> None:
         writer.write_table(table)
 
 
-def read_parquet(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
-    """Read one Parquet file, verifying its checksums.
+def read_parquet(path: Path, columns: Sequence[str] | None = None, again: str = "") -> pa.Table:
+    """Read one Parquet file, verifying the checksum of every page read.
+
+    Args:
+        again: how to make the file, for the error.
 
     Raises:
         DataError: if it is missing, damaged or lacks a column.
@@ -35,10 +38,9 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
     try:
         return pq.read_table(path, columns=columns, page_checksum_verification=True, partitioning=None)  # type: ignore[arg-type]
     except FileNotFoundError:
-        raise DataError(f"{path}: no such file; `dvc repro` makes it") from None
+        raise DataError(f"{path}: no such file; {again or '`dvc repro` makes it'}") from None
     except (pa.ArrowException, OSError, ValueError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DataError(f"{path}: damaged ({reason}); remove it and run `dvc repro`") from None
+        raise DataError(f"{path}: damaged ({first_line(error)}); {again or 'remove it and run `dvc repro`'}") from None
 
 
 def lists(matrix: np.ndarray) -> pa.Array:

@@ -14,7 +14,7 @@ from dicap.files.atomic import alone, lock_of, make_room, replacing, replacing_f
 from dicap.files.json_files import read_json, write_json
 
 # {file below this folder: [size, time of change in ns]}; of files written one by one, and of a folder written as a whole
-NOTE, FOLDER_NOTE = ".dicap-written.json", ".dicap-written-folder.json"
+NOTES = NOTE, FOLDER_NOTE = ".dicap-written.json", ".dicap-written-folder.json"
 
 
 def check_own(*paths: Path) -> None:
@@ -96,12 +96,8 @@ def _mark(path: Path) -> list[int]:
 
 def _marks(folder: Path) -> dict[str, list[int]]:
     """Marks of all files below a folder except the note, links to folders included."""
-    marks = {}
-    for place, folders, names in os.walk(folder):
-        links = [name for name in folders if os.path.islink(os.path.join(place, name))]
-        for path in (Path(place, name) for name in (*names, *links)):
-            marks[path.relative_to(folder).as_posix()] = _mark(path)
-    return {name: mark for name, mark in marks.items() if name not in (NOTE, FOLDER_NOTE)}
+    files = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+    return {path.relative_to(folder).as_posix(): _mark(path) for path in files if path.parent != folder or path.name not in NOTES}
 
 
 def not_own(path: Path) -> DataError:

@@ -8,8 +8,6 @@ from PIL import Image
 
 def fitted(image: Image.Image, side: int) -> Image.Image:
     """The image within `side` pixels each way, its proportions kept; a smaller one stays as it is."""
-    if max(image.size) <= side:
-        return image
     small = image.copy()
     small.thumbnail((side, side), Image.Resampling.LANCZOS)
     return small

@@ -22,10 +22,10 @@ def command(folder: Path | None, strict: bool, params: Path) -> None:
     from dicap.data.doctor import examine
 
     findings = examine(folder)
-    counts = ", ".join(f"{count} {split}" for split, count in findings.counts.items() if count)
-    say(f"{folder}: {counts}; {findings.rejected} rejected")
-    if any(findings.unknown.values()):
-        open_ = " and ".join(f"{count} of {split}" for split, count in findings.unknown.items() if count)
+    images, rejected, unknown = findings.meta["counts"], len(findings.meta["rejected"]), findings.meta.get("unknown", {})
+    say(f"{folder}: {', '.join(f'{count} {split}' for split, count in images.items() if count)}; {rejected} rejected")
+    if any(unknown.values()):
+        open_ = " and ".join(f"{count} of {split}" for split, count in unknown.items() if count)
         say(f"labelled in part: of {open_} entries (image, class) nothing is known")
     for test_id, train_id in findings.duplicates[:20]:
         say(f"duplicate: test {test_id} = train {train_id}")
@@ -35,6 +35,5 @@ def command(folder: Path | None, strict: bool, params: Path) -> None:
         raise DataError("\n".join([*findings.damage, f"{folder} is damaged; run `dicap-stage convert` again"]))
     if strict and findings.warnings:
         raise DataError(f"{folder}: {len(findings.warnings)} warnings with --strict")
-    facts = {"folder": str(folder), "images": findings.counts, "rejected": findings.rejected, "unknown": findings.unknown}
-    facts |= {"duplicates": findings.duplicates, "warnings": findings.warnings}
-    finish("doctor", facts, lines=[f"{folder}: sound"])
+    facts = {"folder": str(folder), "images": images, "rejected": rejected, "unknown": unknown}
+    finish("doctor", facts | {"duplicates": findings.duplicates, "warnings": findings.warnings}, lines=[f"{folder}: sound"])

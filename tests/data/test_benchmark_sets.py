@@ -26,22 +26,17 @@ def matrix(raw, split):
 # ---- VOC
 
 
-def voc_folder(root, year="VOC2012", phases=("train", "val"), ends="\n"):
+def voc_folder(root, ends="\n"):
     """Five images a phase; a flag 0, an image without any 1, and a difficult-only one."""
-    main = root / "VOCdevkit" / year / "ImageSets/Main"
-    main.mkdir(parents=True)
-    for number, phase in enumerate(phases):
+    base, flagged = root / "VOCdevkit/VOC2012", ({0: 1, 19: 1}, {3: 1}, {3: 0, 4: 1}, {}, {7: 0})  # the others have -1
+    (base / "ImageSets/Main").mkdir(parents=True)
+    for number, phase in enumerate(("train", "val")):
         images = [f"2008_{number}0000{i}" for i in (3, 1, 2, 5, 4)]
         for c, name in enumerate(CLASSES):
-            flags = {
-                images[0]: 1 if c in (0, 19) else -1,
-                images[1]: 1 if c == 3 else -1,
-                images[2]: 0 if c == 3 else (1 if c == 4 else -1),
-            }
-            flags |= {images[3]: -1, images[4]: 0 if c == 7 else -1}
-            (main / f"{name}_{phase}.txt").write_bytes("".join(f"{i} {flag:2d}{ends}" for i, flag in flags.items()).encode())
+            lines = [f"{image} {flags.get(c, -1):2d}{ends}" for image, flags in zip(images, flagged, strict=True)]
+            (base / f"ImageSets/Main/{name}_{phase}.txt").write_bytes("".join(lines).encode())
         for i, image in enumerate(images):
-            save(root / "VOCdevkit" / year / "JPEGImages" / f"{image}.jpg", 10 * number + i)
+            save(base / "JPEGImages" / f"{image}.jpg", 10 * number + i)
     return root
 
 
@@ -61,18 +56,6 @@ def test_voc_folders_may_be_given_at_any_level(tmp_path, inner):
     voc_folder(tmp_path)
     raw = read_raw("voc2012", tmp_path / inner)
     assert len(raw.items) == 6 and (tmp_path / inner / raw.items[0].path).exists()
-
-
-def test_voc_names_what_is_missing(tmp_path):
-    with pytest.raises(DataError, match=r"VOCdevkit/VOC2012/ImageSets/Main: no such folder; data_root must hold"):
-        read_raw("voc2012", tmp_path)
-    main = voc_folder(tmp_path) / "VOCdevkit/VOC2012/ImageSets/Main"
-    (main / "cow_val.txt").unlink()
-    with pytest.raises(DataError, match=r"cow_val.txt: no such file .*host.robots.ox.ac.uk"):
-        read_raw("voc2012", tmp_path)
-    (main / "cow_val.txt").write_text("2008_100001  1\n2008_100002 yes\n")
-    with pytest.raises(DataError, match=r"cow_val.txt: line 2: found '2008_100002 yes', expected"):
-        read_raw("voc2012", tmp_path)
 
 
 def test_voc2007_lists_give_5011_and_4952_rows_equal_to_a_slow_reading(tmp_path):
@@ -96,22 +79,19 @@ def test_voc2007_lists_give_5011_and_4952_rows_equal_to_a_slow_reading(tmp_path)
 # ---- COCO
 
 
-def coco_folder(root, year="2014", images=True):
+def coco_folder(root):
     """Ids whose order as strings differs, images without annotations, crowds, categories with gaps in their ids."""
     categories = [{"id": 3, "name": "car"}, {"id": 1, "name": "person"}, {"id": 90, "name": "toothbrush"}]
+    (root / "annotations").mkdir(parents=True)
     for phase, ids in (("train", [9, 10, 100, 2, 33]), ("val", [7, 71, 8])):
-        name = lambda i, phase=phase: f"COCO_{phase}{year}_{i:012d}.jpg" if year == "2014" else f"{i:012d}.jpg"  # noqa: E731
-        annotations = [{"image_id": i, "category_id": 1, "iscrowd": 0} for i in ids if i != 33]
-        annotations += [
-            {"image_id": ids[0], "category_id": 90, "iscrowd": 1},
-            {"image_id": ids[0], "category_id": 1, "iscrowd": 0},
-        ]
-        annotations += [{"image_id": 10, "category_id": 3, "iscrowd": 0}] if phase == "train" else []
-        content = {"images": [{"id": i, "file_name": name(i)} for i in ids], "annotations": annotations, "categories": categories}
-        (root / "annotations").mkdir(parents=True, exist_ok=True)
-        (root / "annotations" / f"instances_{phase}{year}.json").write_text(json.dumps(content))
-        for i in ids if images else []:
-            save(root / f"{phase}{year}" / name(i), i)
+        names = {i: f"COCO_{phase}2014_{i:012d}.jpg" for i in ids}
+        shown = [(i, 1) for i in ids if i != 33] + [(ids[0], 90), (ids[0], 1)] + [(10, 3)] * (phase == "train")
+        annotations = [{"image_id": i, "category_id": kind, "iscrowd": int(kind == 90)} for i, kind in shown]
+        images = [{"id": i, "file_name": name} for i, name in names.items()]
+        content = {"images": images, "annotations": annotations, "categories": categories}
+        (root / "annotations" / f"instances_{phase}2014.json").write_text(json.dumps(content))
+        for i, name in names.items():
+            save(root / f"{phase}2014" / name, i)
     return root
 
 
@@ -133,36 +113,6 @@ def test_coco_images_may_lie_below_images(tmp_path):
     assert read_raw("coco2014", tmp_path).items[0].path.startswith("images/train2014/")
 
 
-def test_coco_names_what_is_missing_or_contradicts_itself(tmp_path):
-    with pytest.raises(DataError, match=r"annotations/instances_train2017.json: no such file .*cocodataset.org"):
-        read_raw("coco2017", tmp_path)
-    coco_folder(tmp_path, images=False)
-    with pytest.raises(DataError, match=r"train2014: no such folder"):
-        read_raw("coco2014", tmp_path)
-    path = tmp_path / "annotations/instances_train2014.json"
-    content = json.loads(path.read_text())
-    path.write_text(json.dumps(content | {"images": content["images"][1:]}))
-    with pytest.raises(DataError, match="an entry refers to 9, which the file does not have"):
-        read_raw("coco2014", tmp_path)
-    path.write_text("{")
-    with pytest.raises(DataError, match="not readable as JSON"):
-        read_raw("coco2014", tmp_path)
-
-
-# ---- AWA2
-
-
-def test_awa2_names_what_is_missing(tmp_path):
-    awa2(tmp_path, (40, 10))
-    base = tmp_path / "Animals_with_Attributes2"
-    (base / "testclasses.txt").write_text("unicorn\n")
-    with pytest.raises(DataError, match=r"testclasses.txt: species 'unicorn' is not in classes.txt"):
-        read_raw("awa2", tmp_path)
-    (base / "trainclasses.txt").unlink()
-    with pytest.raises(DataError, match=r"trainclasses.txt: no such file .*species of the train split.*AwA2"):
-        read_raw("awa2", tmp_path)
-
-
 # ---- NUS-WIDE
 
 
@@ -170,6 +120,39 @@ def test_nuswide_has_81_concepts_in_alphabetical_order():
     assert len(CONCEPTS) == 81 and sorted(CONCEPTS) == CONCEPTS
 
 
-def test_nuswide_names_what_is_missing(tmp_path):
-    with pytest.raises(DataError, match=r"formatted_train_images.npy: no such file .*data_root must hold .*Cole et al"):
-        read_raw("nuswide", tmp_path)
+# ---- what is missing or contradicts itself
+
+
+def coco_json(root):
+    return root / "annotations/instances_train2014.json"
+
+
+def without_an_image(root):
+    content = json.loads(coco_json(root).read_text())
+    coco_json(root).write_text(json.dumps(content | {"images": content["images"][1:]}))
+
+
+COW, AWA2 = "VOCdevkit/VOC2012/ImageSets/Main/cow_val.txt", "Animals_with_Attributes2"
+MADE = {"voc2012": voc_folder, "coco2014": coco_folder, "awa2": lambda root: awa2(root, (40, 10)), "nuswide": lambda root: None}
+
+
+@pytest.mark.parametrize(
+    ("dataset", "damage", "message"),
+    [
+        ("voc2012", lambda r: (r / COW).unlink(), r"cow_val.txt: no such file .*host.robots.ox.ac.uk"),
+        ("voc2012", lambda r: (r / COW).write_text("a  1\n\nb yes\n"), r"cow_val.txt: line 3: found 'b yes', expected an"),
+        ("coco2014", lambda r: coco_json(r).unlink(), r"instances_train2014.json: no such file .*cocodataset.org"),
+        ("coco2014", lambda r: (r / "train2014").rename(r / "x"), r"train2014: no such folder"),
+        ("coco2014", without_an_image, "an entry refers to 9, which the file does not have"),
+        ("coco2014", lambda r: coco_json(r).write_text("{"), "not readable as JSON"),
+        ("awa2", lambda r: (r / AWA2 / "testclasses.txt").write_text("unicorn\n"), r"species 'unicorn' is not in classes.txt"),
+        ("awa2", lambda r: (r / AWA2 / "trainclasses.txt").unlink(), r"trainclasses.txt: no such file .*species of the .*AwA2"),
+        ("awa2", lambda r: (r / AWA2 / "predicates.txt").write_text("2 big\n"), r"line 1: found '2 big', expected its number"),
+        ("nuswide", lambda r: None, r"formatted_train_images.npy: no such file .*data_root must hold .*Cole et al"),
+    ],
+)  # fmt: skip
+def test_what_is_missing_or_contradicts_itself_is_named(tmp_path, dataset, damage, message):
+    MADE[dataset](tmp_path)
+    damage(tmp_path)
+    with pytest.raises(DataError, match=message):
+        read_raw(dataset, tmp_path)

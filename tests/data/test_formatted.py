@@ -36,13 +36,9 @@ def test_the_lists_of_a_set_give_the_same_set(tmp_path, dataset, make, prefix, f
     assert raw.classes == read_raw(dataset, tmp_path / "raw").classes
 
 
-def nus_lists(root, counts=(20, 5)):
-    nuswide(root, counts)
-    return root
-
-
 def test_the_split_of_imported_lists_is_the_published_rule(tmp_path):
-    raw = read_raw("nuswide", nus_lists(tmp_path))
+    nuswide(tmp_path, (20, 5))
+    raw = read_raw("nuswide", tmp_path)
     convert(raw, tmp_path / "set", image_size=8, workers=0)
     images = np.load(tmp_path / "formatted_train_images.npy")
     labels = np.load(tmp_path / "formatted_train_labels.npy")
@@ -83,7 +79,7 @@ def _save(root, name, array):
     ],
 )  # fmt: skip
 def test_mistakes_are_one_line(tmp_path, damage, message):
-    nus_lists(tmp_path)
+    nuswide(tmp_path, (20, 5))
     damage(tmp_path)
     with pytest.raises(DataError, match=message) as error:
         read_formatted("nuswide", tmp_path, tmp_path)

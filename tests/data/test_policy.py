@@ -1,75 +1,53 @@
 """The table of operations and the draws from it."""
 
-from collections import Counter
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import chisquare
 
-from dicap.data.policy import COLUMNS, KINDS, OPERATIONS, SLOTS, draw
+from dicap.data.policy import COLUMNS, OPERATIONS, SIGNED, draw
 
 
-def plans(n, cutout=0.0, seed=0, size=(224, 224)):
-    return draw(np.random.default_rng(seed).random((n, COLUMNS)), size, cutout)
+@pytest.fixture(scope="module")
+def plans():
+    return [draw(numbers, (224, 224), 0.5) for numbers in np.random.default_rng(0).random((20_000, COLUMNS)).tolist()]
 
 
 def test_published_table_has_15_operations_of_9_levels():
-    assert len(OPERATIONS) == 15
-    assert {len(operation.values) for operation in OPERATIONS} == {9}
-    last = {operation.kind: operation.values[-1] for operation in OPERATIONS}
-    first = {operation.kind: operation.values[0] for operation in OPERATIONS}
-    assert last["shear_x"] == pytest.approx(0.3) and last["translate_y"] == pytest.approx(150 / 331)
-    assert last["rotate"] == 30 and last["color"] == pytest.approx(0.9) and last["cutout"] == 20
-    assert (first["posterize"], last["posterize"]) == (8, 4)
-    assert last["solarize"] == 0 and first["solarize"] == pytest.approx(256 * 8 / 9)
+    assert len(OPERATIONS) == 15 and {len(values) for values in OPERATIONS.values()} == {9}
+    last = {kind: values[-1] for kind, values in OPERATIONS.items()}
+    published = {"shear_x": 0.3, "translate_y": 150 / 331, "rotate": 30, "color": 0.9, "cutout": 20, "posterize": 4}
+    assert last == pytest.approx(last | published | {"solarize": 0})
+    assert OPERATIONS["posterize"][0] == 8 and OPERATIONS["solarize"][0] == pytest.approx(256 * 8 / 9)
 
 
-def test_operations_and_levels_of_10000_draws_are_uniform():
-    plan = plans(10_000)
-    for slot in range(SLOTS):
-        kinds = Counter(plan.kind[plan.kind[:, slot] > 0, slot].tolist())
-        assert set(kinds) == {KINDS.index(operation.kind) for operation in OPERATIONS}
-        expected = 5_000 / 15
-        chi2 = sum((count - expected) ** 2 / expected for count in kinds.values())
-        assert chi2 < 36.1  # 14 degrees of freedom, p = 0.001
-    solarize = next(operation for operation in OPERATIONS if operation.kind == "solarize")
-    values = Counter(plan.value[plan.kind == KINDS.index("solarize")].tolist())
-    assert set(values) == set(solarize.values)
-    total = sum(values.values())
-    assert sum((count - total / 9) ** 2 / (total / 9) for count in values.values()) < 26.1  # 8 degrees of freedom
+def test_operations_levels_and_signs_are_uniform(plans):
+    """20,000 views with two operations, each of which happens half of the time."""
+    drawn = [operation for plan in plans for operation in plan.operations]
+    counts = [sum(kind == of for of, _, _ in drawn) for kind in OPERATIONS]
+    assert len(drawn) == pytest.approx(20_000, rel=0.02) and chisquare(counts).pvalue > 0.001
+    for kind, levels in OPERATIONS.items():
+        allowed = sorted({*levels, *(-value for value in levels if kind in SIGNED)})  # rotation has one direction
+        values = [value for of, value, _ in drawn if of == kind]
+        assert set(values) == set(allowed)
+        assert len(allowed) < 9 or chisquare([values.count(value) for value in allowed]).pvalue > 0.0001
 
 
-def test_signs_are_even_where_they_are_drawn_and_rotation_has_one_direction():
-    plan = plans(40_000)
-    for operation in OPERATIONS:
-        values = plan.value[plan.kind == KINDS.index(operation.kind)]
-        if operation.signed:
-            assert (values < 0).mean() == pytest.approx(0.5, abs=0.05)
-            assert set(np.abs(values)) == set(operation.values)
-        else:
-            assert (values >= 0).all()
-
-
-def test_both_slots_flip_and_hole_are_independent():
-    plan = plans(20_000, cutout=0.5)
-    columns = [plan.flip, plan.kind[:, 0] > 0, plan.kind[:, 1] > 0, plan.hole[:, 0] > 60, plan.colour[:, 1] > 127]
-    table = np.corrcoef(np.stack(columns).astype(float))
-    assert np.abs(table - np.eye(5)).max() < 0.03
+def test_both_slots_flip_hole_and_colour_are_independent_and_colours_cover_the_cube(plans):
+    colour = np.array([plan.colour for plan in plans])
+    columns = [[plan.flip, len(plan.operations) == 2, plan.hole[0] > 60] for plan in plans]
+    table = np.corrcoef(np.column_stack([columns, colour]).astype(float), rowvar=False)
+    assert np.abs(table - np.eye(6)).max() < 0.03
+    assert sum(len(plan.operations) == 2 for plan in plans) == pytest.approx(5_000, rel=0.05)
+    assert colour.mean(0) == pytest.approx([127.5] * 3, abs=2)
+    assert (colour.min(0) <= 1).all() and (colour.max(0) >= 254).all()
 
 
 @given(st.integers(16, 300), st.integers(16, 300), st.floats(0.01, 1.0), st.integers(0, 1000))
 def test_holes_are_the_published_boxes(height, width, share, seed):
-    u = np.random.default_rng(seed).random((20, COLUMNS))
-    plan = draw(u, (height, width), share)
-    for row, (left, top, right, bottom) in enumerate(plan.hole.tolist()):
-        y, x = int(u[row, 3] * height), int(u[row, 2] * width)
+    for u in np.random.default_rng(seed).random((20, COLUMNS)).tolist():
+        y, x = int(u[3] * height), int(u[2] * width)
         half_y, half_x = int(share * height + 0.5) // 2, int(share * width + 0.5) // 2
-        assert (left, right) == (max(x - half_x, 0), min(x + half_x, width))
-        assert (top, bottom) == (max(y - half_y, 0), min(y + half_y, height))
-
-
-def test_colours_of_holes_cover_the_cube():
-    colour = plans(20_000, cutout=0.5).colour
-    assert colour.mean(0) == pytest.approx([127.5] * 3, abs=2)
-    assert (colour.min(0) <= 1).all() and (colour.max(0) >= 254).all()
+        across, down = (max(x - half_x, 0), min(x + half_x, width)), (max(y - half_y, 0), min(y + half_y, height))
+        assert draw(u, (height, width), share).hole == (across[0], down[0], across[1], down[1])

@@ -12,35 +12,28 @@ CPU = torch.device("cpu")
 
 
 @pytest.fixture
-def clock(monkeypatch):
-    """A clock that moves only when told to."""
-
-    class Clock:
-        now = 0.0
-
-        def tick(self, seconds):
-            self.now += seconds
-
-    clock = Clock()
-    monkeypatch.setattr(cost.time, "perf_counter", lambda: clock.now)
-    return clock
+def tick(monkeypatch):
+    """Moves a clock on, which does not move by itself."""
+    now = [0.0]
+    monkeypatch.setattr(cost.time, "perf_counter", lambda: now[0])
+    return lambda seconds: now.append(now.pop() + seconds)
 
 
-def batches(clock, waits):
+def batches(tick, waits):
     for wait in waits:
-        clock.tick(wait)
+        tick(wait)
         yield {"strong": torch.zeros(4, 1), "weak": torch.zeros(2, 1)}
 
 
-def test_every_second_of_an_epoch_is_charged_to_one_part(clock):
+def test_every_second_of_an_epoch_is_charged_to_one_part(tick):
     meter = Meter(CPU)
     with meter.timing("refresh"):
-        clock.tick(3)
-    for _ in meter.steps(batches(clock, [1, 2])):
-        clock.tick(10)
+        tick(3)
+    for _ in meter.steps(batches(tick, [1, 2])):
+        tick(10)
     with meter.timing("evaluation"):
-        clock.tick(5)
-    clock.tick(7)  # saving the state
+        tick(5)
+    tick(7)  # saving the state
     row = meter.row(4)
     assert tuple(row) == COST
     assert row["epoch"] == 4 and row["peak_memory_gb"] is None
@@ -49,15 +42,15 @@ def test_every_second_of_an_epoch_is_charged_to_one_part(clock):
     assert row["images_per_s"] == pytest.approx(12 / 23)
 
 
-def test_an_epoch_continues_with_what_it_had_spent(clock):
+def test_an_epoch_continues_with_what_it_had_spent(tick):
     meter = Meter(CPU)
-    for _ in meter.steps(batches(clock, [1])):
-        clock.tick(2)
+    for _ in meter.steps(batches(tick, [1])):
+        tick(2)
     spent = meter.spent()
     again = Meter(CPU)
     again.start(spent)
-    for _ in again.steps(batches(clock, [4])):
-        clock.tick(8)
+    for _ in again.steps(batches(tick, [4])):
+        tick(8)
     row = again.row(0)
     assert [60 * row[name] for name in ("minutes", "minutes_data", "minutes_step")] == pytest.approx([15, 5, 10])
 

@@ -384,7 +384,7 @@ ANNOTATIONS = [
         "Pascal VOC with a path of another machine",
         with_files(
             tree("JPEGImages/a.png", "JPEGImages/b.png", "JPEGImages/c.png"),
-            {"xml/a.xml": VOC % b"a.png", "xml/b.xml": VOC % b"C:\\x\\b.png", "xml/c.xml": VOC % b"/home/x/c.png"},
+            {"xml/a.xml": VOC % b"a.png", "xml/b.xml": VOC % b"C:\\x\\b.png", "xml/c.xml": VOC % b"/srv/x/c.png"},
         ),
         {"a.png": {"cat"}, "b.png": {"cat"}, "c.png": {"cat"}},
     ),

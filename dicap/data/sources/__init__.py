@@ -13,7 +13,6 @@ from dicap.settings.catalogue import BUNDLED, NONE, OWN
 MODULES = {
     "digits": "dicap.data.sources.benchmarks.digits",
     "pictograms": "dicap.data.sources.benchmarks.pictograms",
-    "table": "dicap.photos.readers.read",
     "voc2007": "dicap.data.sources.benchmarks.voc",
     "voc2012": "dicap.data.sources.benchmarks.voc",
     "coco2014": "dicap.data.sources.benchmarks.coco",
@@ -34,11 +33,9 @@ def read_raw(dataset: str, root: Path, own: Own | None = None, lists: Path | Non
         lists: the folder of published lists to take in place of the set's own.
 
     Raises:
-        SettingsError: there is no such data set, or no published lists of it.
+        SettingsError: there are no published lists of it.
         DataError: a file of the set is missing or not what it should be.
     """
-    if dataset not in MODULES:
-        raise SettingsError(f"params.yaml: dataset: found {dataset!r}, allowed are {', '.join(MODULES)}")
     if lists is not None:
         if dataset in (*BUNDLED, OWN):
             raise SettingsError(

@@ -5,7 +5,7 @@ import os
 import re
 import stat
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,9 +13,9 @@ from typing import Any, Protocol
 import PIL
 from PIL import Image, ImageOps, PngImagePlugin, UnidentifiedImageError, features
 
-from dicap.errors import DataError
+from dicap.errors import DataError, first_line
 
-WHITE_IS_ZERO = 262, 0  # a TIFF's tag and value; Pillow heeds it in grey of up to 8 bits alone
+INTERPRETATION, WHITE_IS_ZERO = 262, 0  # a TIFF's tag and its value; Pillow heeds it in grey of up to 8 bits alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,21 +119,17 @@ class FileImages:
         return read_rgb(self.paths[i], upright=self._upright)
 
     def mark(self, i: int) -> str:
-        """Place, size and times of change of its file, the folder that it must not leave, and whether it is turned."""
-        return f"{file_mark(self.paths[i])} {self.below[i]} {self._upright}"
+        """Place, size and times of change of its file, the folder that it must not leave, and whether it is turned.
 
-
-def file_mark(path: str | Path) -> str:
-    """Place, size and times of change of a file: what tells that it is another one without reading it.
-
-    The second time, of the change of its entry, is one that no program can set: a file that took the place of another of its size
-    with an older file's date is another one.
-    """
-    try:
-        info = os.stat(path)
-    except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
-        return type(error).__name__
-    return f"{os.path.abspath(path)} {info.st_size} {info.st_mtime_ns} {info.st_ctime_ns}"
+        The second time, of the change of its entry, is one that no program can set: a file that took the place of another of its
+        size with an older file's date is another one.
+        """
+        try:
+            info = os.stat(self.paths[i])
+            file = f"{os.path.abspath(self.paths[i])} {info.st_size} {info.st_mtime_ns} {info.st_ctime_ns}"
+        except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
+            file = type(error).__name__
+        return f"{file} {self.below[i]} {self._upright}"
 
 
 def decoders() -> dict[str, Any]:
@@ -170,16 +166,13 @@ def read_rgb(path: Path, *, upright: bool = False) -> Image.Image:
             with path.open("rb") as file, Image.open(file) as image:
                 return to_rgb(image, upright=upright)
     except UnidentifiedImageError:
-        if (missing := _without_plugin(path)) is not None:
-            raise Rejected(missing) from None
-        raise Rejected("not an image") from None
+        raise Rejected(_without_plugin(path) or "not an image") from None
     except Image.DecompressionBombError:
         raise Rejected("more pixels than Pillow's limit") from None
     except MemoryError:
         raise Rejected("not decodable: out of memory") from None
     except Exception as error:  # Pillow's decoders raise OSError, ValueError, SyntaxError, struct.error and more
-        reason = str(error).strip().splitlines()
-        raise Rejected(f"not decodable: {reason[0] if reason else type(error).__name__}") from None
+        raise Rejected(f"not decodable: {first_line(error)}") from None
 
 
 @functools.cache
@@ -214,7 +207,7 @@ def to_rgb(image: Image.Image, *, upright: bool = False) -> Image.Image:
     image.load()  # before the orientation is looked at: a TIFF is turned by loading it
     if image.mode == "I" and image.format == "TIFF":
         raise Rejected("grey values of 32 bits; save it as an 8-bit or 16-bit image")
-    negative = image.mode.startswith("I") and getattr(image, "tag_v2", {}).get(WHITE_IS_ZERO[0]) == WHITE_IS_ZERO[1]
+    negative = image.mode.startswith("I") and getattr(image, "tag_v2", {}).get(INTERPRETATION) == WHITE_IS_ZERO
     image = ImageOps.exif_transpose(image) if upright else image  # which forgets what kind of file it was
     if image.mode.startswith("I"):
         image = ImageOps.invert(_to_8_bits(image)) if negative else _to_8_bits(image)
@@ -274,7 +267,21 @@ def is_cached(path: Path) -> bool:
     return re.search(r"/files/md5/[0-9a-f]{2}/[0-9a-f]{30}$", os.path.realpath(path)) is not None
 
 
-def listing_error(path: Path, line: int, text: str, expected: str) -> DataError:
-    """The error of a list's line that is not what it should be."""
-    shown = text if len(text) <= 60 else text[:57] + "..."
-    return DataError(f"{path}: line {line}: found {shown!r}, expected {expected}; unpack the archive again")
+def words_of(path: Path, fits: Callable[[list[str], int], bool], expected: str) -> list[list[str]]:
+    """The words of each line of a list, empty lines left out.
+
+    Args:
+        fits: whether these are the words of a line, which is number 1, 2, ... of them.
+        expected: what such a line holds, for the error.
+
+    Raises:
+        DataError: a line does not fit.
+    """
+    rows: list[list[str]] = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        words = line.split()
+        if words and not fits(words, len(rows) + 1):
+            shown = line if len(line) <= 60 else line[:57] + "..."
+            raise DataError(f"{path}: line {number}: found {shown!r}, expected {expected}; unpack the archive again")
+        rows += [words] if words else []
+    return rows

@@ -92,7 +92,7 @@ def fill(
         for (name, images), pixels in zip(passes, shown, strict=True):
             features = features_of(network, pixels[name], recipe.grid, autocast)[: len(images)].numpy()
             stores[name].add(keys[_firsts(images)], [each.tobytes() for each in features])
-            bank = np.load(paths[name], mmap_mode="r+")
+            bank = np.load(paths[name], mmap_mode="r+", allow_pickle=False)
             bank[np.concatenate(images)] = np.repeat(features, [len(rows) for rows in images], axis=0)
             done += len(images)
             if done < count and stopping():

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from dicap.data.sources.base import Item, RawSet, listing_error, require, set_of_files
+from dicap.data.sources.base import Item, RawSet, require, set_of_files, words_of
 from dicap.errors import DataError
 
 PUBLISHED = "Animals_with_Attributes2 archive of cvml.ista.ac.at/AwA2"
@@ -45,25 +45,11 @@ def read(dataset: str, root: Path) -> RawSet:
 
 def numbered(path: Path) -> list[str]:
     """Second words of lines `number name`, checked to be numbered 1, 2, 3 ..."""
-    names = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        words = line.split()
-        if not words:
-            continue
-        if len(words) != 2 or words[0] != str(len(names) + 1):
-            raise listing_error(path, number, line, f"{len(names) + 1} and a name")
-        names.append(words[1])
-    return names
+    rows = words_of(path, lambda words, row: len(words) == 2 and words[0] == str(row), "its number, from 1, and a name")
+    return [name for _, name in rows]
 
 
 def _matrix(path: Path, width: int) -> list[tuple[int, ...]]:
     """Positions of the ones in each row."""
-    rows = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        words = line.split()
-        if not words:
-            continue
-        if len(words) != width or not set(words) <= {"0", "1"}:
-            raise listing_error(path, number, line, f"{width} zeros and ones")
-        rows.append(tuple(i for i, word in enumerate(words) if word == "1"))
-    return rows
+    rows = words_of(path, lambda words, _: len(words) == width and {*words} <= {"0", "1"}, f"{width} zeros and ones")
+    return [tuple(i for i, word in enumerate(words) if word == "1") for words in rows]

@@ -92,22 +92,18 @@ def _places(sizes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return centres
 
 
-def _slant(glyph: np.ndarray, size: float, rng: np.random.Generator) -> np.ndarray:
-    """The glyph enlarged to about `size` pixels and turned by up to 5 degrees, (h, w) in [0, 1]."""
+def _slant(glyph: np.ndarray, size: float, rng: np.random.Generator) -> Image.Image:
+    """The glyph enlarged to about `size` pixels and turned by up to 5 degrees: ink from 0 to 255."""
     width = max(8, round(size * rng.uniform(0.9, 1.0)))
     ink = Image.fromarray((glyph * 255).astype(np.uint8)).resize((width, round(size)), Image.Resampling.BICUBIC)
-    ink = ink.rotate(rng.uniform(-5, 5), Image.Resampling.BICUBIC, expand=True)
-    return np.asarray(ink, dtype=np.float64) / 255
+    return ink.rotate(rng.uniform(-5, 5), Image.Resampling.BICUBIC, expand=True)
 
 
-def _paint(scene: np.ndarray, ink: np.ndarray, x: float, y: float, rng: np.random.Generator) -> np.ndarray:
+def _paint(scene: np.ndarray, ink: Image.Image, x: float, y: float, rng: np.random.Generator) -> np.ndarray:
     """The scene with one digit on it, in a colour brighter than what lies below."""
-    height, width = ink.shape
-    left, top = round(x - width / 2), round(y - height / 2)
-    mask = np.zeros(scene.shape[:2])
-    from_x, from_y = max(left, 0), max(top, 0)
-    to_x, to_y = min(left + width, GRID), min(top + height, GRID)
-    mask[from_y:to_y, from_x:to_x] = ink[from_y - top : to_y - top, from_x - left : to_x - left]
-    below = (scene * mask[..., None]).sum((0, 1)) / max(mask.sum(), 1e-9)
+    whole = Image.new("L", (GRID, GRID))
+    whole.paste(ink, (round(x - ink.width / 2), round(y - ink.height / 2)))
+    mask = np.asarray(whole)[..., None] / 255  # (GRID, GRID, 1)
+    below = (scene * mask).sum((0, 1)) / max(mask.sum(), 1e-9)
     colour = below + (255 - below) * rng.uniform(0.85, 1.0) + rng.uniform(-20, 20, 3)
-    return scene * (1 - mask[..., None]) + np.clip(colour, 0, 255) * mask[..., None]
+    return scene * (1 - mask) + np.clip(colour, 0, 255) * mask

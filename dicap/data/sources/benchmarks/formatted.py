@@ -72,12 +72,10 @@ def _locate(dataset: str, root: Path, first: str) -> Callable[[str], str]:
         return lambda name: name if "/" in name else f"{base}JPEGImages/{name.rsplit('_', 1)[0]}/{name}"
     year = dataset.upper()
     prefixes = {
-        "voc2007": ["", f"VOCdevkit/{year}/JPEGImages/", f"{year}/JPEGImages/", "JPEGImages/"],
-        "voc2012": ["", f"VOCdevkit/{year}/JPEGImages/", f"{year}/JPEGImages/", "JPEGImages/"],
-        "coco2014": ["", "images/"],
-        "coco2017": ["", "images/"],
+        "voc": ["", f"VOCdevkit/{year}/JPEGImages/", f"{year}/JPEGImages/", "JPEGImages/"],
+        "coco": ["", "images/"],
         "nuswide": ["Flickr/", ""],
-    }.get(dataset, [""])
+    }[dataset.rstrip("0123456789")]
     prefix = next((prefix for prefix in prefixes if (root / (prefix + first)).exists()), prefixes[0])
     return lambda name: prefix + name
 

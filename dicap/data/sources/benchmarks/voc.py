@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from dicap.data.sources.base import Item, RawSet, listing_error, require, set_of_files
+from dicap.data.sources.base import Item, RawSet, require, set_of_files, words_of
 from dicap.errors import DataError
 
 CLASSES = [
@@ -43,13 +43,5 @@ def read(dataset: str, root: Path) -> RawSet:
 
 def _positives(path: Path) -> list[str]:
     """Names of the images with flag 1."""
-    names = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        words = line.split()
-        if not words:
-            continue
-        if len(words) != 2 or words[1] not in ("1", "0", "-1"):
-            raise listing_error(path, number, line, "an image's name and 1, 0 or -1")
-        if words[1] == "1":
-            names.append(words[0])
-    return names
+    rows = words_of(path, lambda words, _: words[1:] in (["1"], ["0"], ["-1"]), "an image's name and 1, 0 or -1")
+    return [name for name, flag in rows if flag == "1"]

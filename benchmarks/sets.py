@@ -9,7 +9,7 @@ order of the published split; where two ratios come to the same rows the smaller
     labelled_only   the same on `features: root`, and so are those below
     cap, cap_tenth  CAP's quota, pseudo-labelled rows of weight 0.3 or 0.1
     always          the student of `pseudo_weight` 0.5
-    auto            `pseudo_weight: auto`: that student if the labelled rows gain from it out of fold
+    auto            `pseudo_weight: auto`: as much of that student as the labelled rows gain from out of fold
 
 with paired differences and 95 % t intervals over seeds, the choice, seconds, and how far the stated chance lies from the share
 that is right, over deciles of the test decisions (`fixed`: with the same weight of the logistic curve whatever the labels).
@@ -135,7 +135,7 @@ def table(cells: dict[str, dict[str, Any]]) -> dict[str, Any]:
             "map": {name: round(float(np.mean(values)), 2) for name, values in maps.items()},
             "auto_against": {name: paired(maps["auto"], maps[name]) for name in NAMES if name != "auto"},
             "always_against_labelled_only": paired(maps["always"], maps["labelled_only"]),
-            "used": [each["choice"]["used"] for each in some],
+            "share": [each["choice"]["share"] for each in some],
             "evidence": [round(each["choice"]["evidence"], 2) for each in some],
         }
         for name in ("chance_gap", "chance_gap_fixed"):
@@ -183,7 +183,7 @@ def main() -> int:
         cells[name][key] = found = cell(population, seed, peers=name not in DRAWN)
         print(name, key, {a: round(b, 2) for a, b in found["map"].items()}, found["seconds"], flush=True)
         if name in DRAWN:  # there are many
-            cells[name][key] = {"map": {a: round(b, 3) for a, b in found["map"].items()}, "used": found["choice"]["used"]}
+            cells[name][key] = {"map": {a: round(b, 3) for a, b in found["map"].items()}, "share": found["choice"]["share"]}
         write(cells, options)
     return write(cells, options)
 

@@ -21,15 +21,16 @@ from dicap.frozen.solver import PrincipalAxes, Solution, rotate
 
 CHANCE_POWER = 2  # of the chance of being right in a pseudo-label's weight: a wrong positive costs more than a missed one
 PART = 0.5  # weight of a pseudo-labelled entry that is surely right, beside a labelled one
-CLEAR = 1.0  # standard errors by which the loss has to fall for the student to be used
+SHARES = (1.0, 0.5, 0.25)  # of the students in the mixtures that are tried, the largest first
+CLEAR = 1.0  # standard errors by which the loss has to fall
 
 
 class Fit(NamedTuple):
     """What the rule finds."""
 
-    heads: Solution  # the K fold students and, last, the student of all labels; without students, heads on the labels alone
+    heads: Solution  # the K fold students and, last, the student of all labels; as far as they are used
     labels: "Labels"  # of the last student
-    choice: "Choice | None"  # whether students were used, where that was chosen
+    choice: "Choice | None"  # how much of the students is used, where that was chosen
 
 
 def fit(
@@ -50,7 +51,7 @@ def fit(
         neighbours: as of `teacher_rows`.
         open_entries: (n, C) bool: entries that get a pseudo-label; None: the entries of unlabelled rows.
         pseudo_weight: of a pseudo-labelled entry that is surely right, beside a labelled one; `auto`: PART, and `chosen` says
-            whether the students are used.
+            how much of the students is used.
     """
     if open_entries is None:
         open_entries = entries_of_unlabelled(len(rows), y)
@@ -138,35 +139,42 @@ def labels_and_weights(scores: NDArray, y: NDArray, open_entries: NDArray) -> La
 
 
 class Choice(NamedTuple):
-    """Whether the students are used, and why."""
+    """How much of the students is used, and why."""
 
-    used: bool
-    log_loss: tuple[float, float]  # of a known entry, out of fold: of heads on the labels alone, and of the students
+    share: float  # one of SHARES, or 0: heads on the labels alone
+    log_loss: tuple[float, float]  # of a known entry, out of fold: without students, and with that share (of 0, with the best)
     evidence: float  # standard errors by which it changed, below 0 where it fell
 
     def in_words(self) -> str:
         """Whether the students helped, and by how much."""
         before, after = self.log_loss
         change = f"log loss {before:.4g} to {after:.4g} ({self.evidence:+.1f} standard errors) out of fold"
-        return f"helped: {change}" if self.used else f"did not clearly help, so they were not used: {change}"
+        if not self.share:
+            return f"did not clearly help, so they were not used: {change} at best"
+        return f"helped: {change}" + (f", {self.share:g} of what they change was taken" if self.share < 1 else "")
 
 
 def chosen(own: Solution, students: Solution, rows: NDArray, y: NDArray, fold: NDArray) -> tuple[Solution, Choice]:
-    """The students if their out-of-fold loss is CLEAR below that of `own`; else `own`.
+    """(1 - share) own + share students for the largest of SHARES whose out-of-fold loss is CLEAR below that of `own`; else `own`.
 
     Unlabelled rows can mislead. Safe semi-supervised learning asks for a head that is never clearly worse than the labelled
     rows' own (Li and Zhou, TPAMI 2015); scores out of fold can tell (cross-prediction, Zrnic and Candès, PNAS 2024). They cannot
-    choose among many heads: that follows the noise.
+    choose among many heads: that follows the noise. The heads in between cost no solve, since a mixture of linear heads is one.
 
     Args:
         own: K heads each without a fold, and one of all folds, on the labelled rows; students: the same on pseudo-labels too.
         rows: (n_l, D) labelled rows; y: (n_l, C); fold: (n_l,).
     """
-    scores = [out_of_fold_scores(heads.logits(rows), fold) for heads in (own, students)]  # (n_l, C) each
-    before, after = (calibrated_losses(logits.astype(np.float64), y) for logits in scores)
-    evidence, known = standard_errors(before, after), np.count_nonzero(y >= 0)
-    choice = Choice(evidence <= -CLEAR, (float(before.sum() / known), float(after.sum() / known)), evidence)
-    return students if choice.used else own, choice
+    before, after = (out_of_fold_scores(heads.logits(rows), fold).astype(np.float64) for heads in (own, students))  # (n_l, C)
+    losses = {share: calibrated_losses((1 - share) * before + share * after, y) for share in (0.0, *SHARES)}
+    evidence = {share: standard_errors(losses[0.0], losses[share]) for share in SHARES}
+    share = next((share for share in SHARES if evidence[share] <= -CLEAR), 0.0)
+    shown = share or min(SHARES, key=evidence.__getitem__)
+    known = np.count_nonzero(y >= 0)
+    choice = Choice(share, (float(losses[0.0].sum() / known), float(losses[shown].sum() / known)), evidence[shown])
+    if share in (0.0, 1.0):
+        return students if share else own, choice
+    return students._replace(w=(1 - share) * own.w + share * students.w, b=(1 - share) * own.b + share * students.b), choice
 
 
 def standard_errors(before: NDArray, after: NDArray) -> float:

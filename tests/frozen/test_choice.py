@@ -35,7 +35,7 @@ def test_where_unlabelled_rows_mislead_they_are_not_used():
         for kind in MISLEADING:
             model, found = fitted(kind, seed, "auto")
             assert model.choice_ is not None
-            if model.choice_.used:
+            if model.choice_.share:
                 below += found < fitted(kind, seed, 0.0)[1] - 0.3
             elif seed == 0:
                 harm.append(fitted(kind, seed, 0.5)[1] - found)
@@ -49,7 +49,7 @@ def test_where_they_help_it_is_the_student():
     x = truth @ rng.standard_normal((4, 40)) + 2 * rng.standard_normal((400, 40))
     y = np.where(np.arange(400)[:, None] < 40, truth, -1)
     auto, student = (DiCaPClassifier(pseudo_weight=weight, random_state=0).fit(x, y) for weight in ("auto", 0.5))
-    assert auto.choice_ is not None and auto.choice_.used and student.choice_ is None
+    assert auto.choice_ is not None and auto.choice_.share == 1 and student.choice_ is None
     assert student.score(x, truth) > DiCaPClassifier(pseudo_weight=0.0, random_state=0).fit(x, y).score(x, truth) + 0.01
     assert np.array_equal(auto.coef_, student.coef_) and np.array_equal(auto.curve_, student.curve_)
     assert auto.choice_.in_words().startswith("helped: log loss 0.")
@@ -112,11 +112,20 @@ def solutions(gain, n=90, classes=3, features=40):
 def test_the_student_is_used_if_its_loss_is_clearly_lower():
     own, student, rows, y, fold = solutions(2.0)
     heads, choice = chosen(own, student, rows, y, fold)
-    assert heads is student and choice.used and choice.evidence <= -CLEAR
+    assert heads is student and choice.share == 1 and choice.evidence <= -CLEAR
     assert choice.log_loss[0] > choice.log_loss[1]
     heads, turned = chosen(student, own, rows, y, fold)
-    assert heads is student and not turned.used and turned.evidence == pytest.approx(-choice.evidence)
+    assert heads is student and not turned.share and turned.evidence > 0
     assert turned.in_words().startswith("did not clearly help, so they were not used: log loss 0.")
     permuted = np.random.default_rng(1).permutation(len(y))
     again = chosen(own, student, rows[permuted], y[permuted], fold[permuted])[1]
-    assert np.allclose(again.evidence, choice.evidence, atol=1e-3) and again.used
+    assert np.allclose(again.evidence, choice.evidence, atol=1e-3) and again.share == 1
+
+
+def test_a_mixture_is_a_head_between_both_where_it_alone_lowers_the_loss_clearly():
+    own, student, rows, y, fold = solutions(2.0)
+    wild = student._replace(w=student.w + 0.45 * np.random.default_rng(5).standard_normal(student.w.shape))
+    heads, choice = chosen(own, wild, rows, y, fold)
+    assert 0 < choice.share < 1 and choice.evidence <= -CLEAR and choice.in_words().endswith("of what they change was taken")
+    between = (1 - choice.share) * own.logits(rows) + choice.share * wild.logits(rows)
+    assert np.allclose(heads.logits(rows), between, atol=1e-4)

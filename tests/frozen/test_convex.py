@@ -111,7 +111,7 @@ def test_the_estimator_finds_the_same_on_the_same_folds(frozen_experiment, solve
     if weight == 0.5:
         assert found == {"C": 0.05} and model.choice_ is None
         return
-    assert model.choice_ is not None and found["used"] == model.choice_.used
+    assert model.choice_ is not None and found["share"] == model.choice_.share
     assert found["evidence"] == pytest.approx(model.choice_.evidence, abs=0.05)
 
 

@@ -125,19 +125,19 @@ def test_every_epoch_learns_from_the_labels_of_the_frozen_main_stage(unfreeze, s
 
 
 def test_a_pseudo_labelled_image_counts_what_its_row_did(unfreeze, monkeypatch, tmp_path):
-    """Not at all, where the unlabelled images were not used."""
+    """As far as the students are used; not at all where they are not."""
     seen, learn, choose = [], unfrozen.learn, recommended.chosen
     monkeypatch.setattr(
         unfrozen, "learn", lambda *args, **options: seen.append(options["pseudo_weight"]) or learn(*args, **options)
     )
-    for used in (False, True):
+    for share in (0.0, 0.5):
         monkeypatch.setattr(
-            recommended, "chosen", lambda *args, used=used: (lambda s, c: (s, c._replace(used=used)))(*choose(*args))
+            recommended, "chosen", lambda *args, share=share: (lambda s, c: (s, c._replace(share=share)))(*choose(*args))
         )
-        place = unfreeze({"linear.pseudo_weight": "auto"}, place=tmp_path / f"{used}")
-        assert read_json(place / "train" / "choice.json")["used"] == used
+        place = unfreeze({"linear.pseudo_weight": "auto"}, place=tmp_path / f"{share}")
+        assert read_json(place / "train" / "choice.json")["share"] == share
     unfreeze({"linear.pseudo_weight": 0.25}, place=tmp_path / "given")
-    assert seen == [0, PART, 0.25]
+    assert seen == [0, 0.5 * PART, 0.25]
 
 
 def test_its_model_states_a_chance_that_was_counted_out_of_fold(unfreeze):

@@ -68,7 +68,7 @@ def train_whole(run: Trainer, network: nn.Module) -> None:
     network.grid = None  # type: ignore[assignment]  # the whole network learns from whole maps
 
     given, refresh = run.settings.linear.pseudo_weight, refresh_of(problem, fit.labels)
-    weight = given if given != "auto" else PART * fit.choice.used if fit.choice else PART
+    weight = given if given != "auto" else PART * fit.choice.share if fit.choice else PART
     learn(run, network, phase, lambda _: refresh, pseudo_weight=weight)
     run.publish(lambda whole: onto(experiment, whole))
 

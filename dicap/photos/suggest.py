@@ -10,6 +10,7 @@ from torch import nn
 from dicap.data.store import Store
 from dicap.evaluation.answers import Answers
 from dicap.frozen.neighbours import principal_components
+from dicap.frozen.solver import rotate
 from dicap.machine.progress import progress
 from dicap.machine.runtime import Runtime
 from dicap.models import SavedModel
@@ -102,4 +103,4 @@ def first(
 
 def principal(features: np.ndarray) -> np.ndarray:
     """What `spread` clusters: pooled features (n, D) as the recommended head takes them, in their first principal components."""
-    return principal_components(scaled(features), COMPONENTS)
+    return principal_components(rotate(scaled(features)), COMPONENTS)

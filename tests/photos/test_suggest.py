@@ -4,7 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dicap.photos.suggest import BY, spread
+from dicap.photos.review import scaled
+from dicap.photos.suggest import BY, principal, spread
 from stages.photos import suggest
 
 
@@ -18,6 +19,12 @@ def test_of_every_cluster_without_a_label_one_and_the_larger_ones_first(seed, la
     order = np.concatenate([first, np.setdiff1d(np.arange(len(which)), first)])
     chosen = which[order][spread(rows[order], count, labelled)]
     assert chosen.tolist() == sorted(range(labelled, len(sizes)), key=lambda c: -sizes[c])
+
+
+def test_clusters_are_sought_in_the_principal_components_of_the_heads_rows():
+    features = np.random.default_rng(0).random((12, 30)).astype(np.float32)
+    rows, parts = scaled(features), principal(features)
+    assert np.allclose(parts @ parts.T, rows @ rows.T, atol=1e-3) and (np.diff(np.square(parts).sum(0)) <= 1e-3).all()
 
 
 def test_all_images_and_copies_once():

@@ -49,7 +49,7 @@ class Evidence:
 
     @property
     def measured(self) -> int | None:
-        """Number of labelled images that a chance is counted on; None without any: then no chance is stated."""
+        """Known entries that a chance is counted on, per class; None without any: then no chance is stated."""
         return self.entries // len(self.prior) if self.entries else None
 
 

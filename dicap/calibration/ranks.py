@@ -13,7 +13,7 @@ from scipy.special import expit
 FINEST = 1e-6  # confidences are kept this far from 0 and 1 where their logarithms are taken
 GROUP, MOST_GROUPS = 20, 60  # entries of a group at least, groups at most
 # Entries that the logistic curve counts for in a group, and the known entries below which it counts for more: the rates of few
-# groups of few images are noise beside it (docs/photographs.md).
+# groups of few images are noise beside it.
 LEAN, MANY = 40.0, 6000
 PENALTY = 1e-4  # of the squared slope beside the summed log loss: what keeps it finite where scores part the labels
 
@@ -47,14 +47,14 @@ def curve_by_rank(p: NDArray, y: NDArray) -> Curve:
         p, y: confidences and labels of one shape, of rows that the model was not trained on; at least one entry is known.
     """
     known = np.asarray(y >= 0)
-    x, right = log_odds(p[known]), np.asarray(y[known] > 0, np.float64)
+    x, positive = log_odds(p[known]), np.asarray(y[known] > 0, np.float64)
     # The places of x, sorted and cut into groups of equal size.
     groups = np.array_split(np.argsort(x, kind="stable"), min(MOST_GROUPS, max(1, len(x) // GROUP)))
-    smooth = logistic_curve(x, right)
+    smooth = logistic_curve(x, positive)
     lean = LEAN * max(1.0, np.sqrt(MANY / len(x)))
     place = np.unique(x, return_inverse=True)[1]
-    right = (np.bincount(place, right) / np.bincount(place))[place]  # of equal confidences none comes first
-    rates = [(right[group].sum() + lean * smooth[group].mean()) / (len(group) + lean) for group in groups]
+    positive = (np.bincount(place, positive) / np.bincount(place))[place]  # of equal confidences none comes first
+    rates = [(positive[group].sum() + lean * smooth[group].mean()) / (len(group) + lean) for group in groups]
     return Curve(*isotonic_knots([x[group].mean() for group in groups], rates, groups))
 
 

@@ -20,12 +20,12 @@ EPS = 1e-8  # in r = n_pos / (n_pos + n_neg + eps); larger values would bias sma
 class Rates(NamedTuple):
     """Correctness rates per confidence bin (docs/methods.md 3.4), and the curve w(p, 1) that they give.
 
-    One table for the data set, tensors (K,).
+    Pooled over the classes, tensors (K,).
     """
 
     n_pos: Tensor
     n_neg: Tensor
-    r_pos: Tensor  # mean rate of the entries of each bin
+    r_pos: Tensor  # share of positives in each bin
     anchor: str = "left"  # where in its bin a rate sits, see `interpolated`
 
     @property

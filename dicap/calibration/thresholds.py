@@ -17,7 +17,7 @@ class Thresholds(NamedTuple):
     n_pos: Tensor  # labelled positives they were taken from
     n_neg: Tensor
     crossed: Tensor  # bool: tau_neg > tau_pos before they were put in order
-    active: Tensor  # bool: false where the class is left out of pseudo-labelling
+    active: Tensor  # bool: false where CAP or D2L leaves the class out of pseudo-labelling
 
 
 class PseudoLabels(NamedTuple):
@@ -48,16 +48,16 @@ def dual_thresholds(p: Tensor, y: Tensor, *, rule: str = "midrange") -> Threshol
     p, positive, negative = p.double(), y > 0, y == 0
     n_pos, n_neg = positive.sum(0), negative.sum(0)  # (C,)
     no_pos, no_neg = n_pos == 0, n_neg == 0
-    everything = torch.ones_like(no_pos)
+    all_classes = torch.ones_like(no_pos)
     if rule == "none":  # there is nothing to guard: the weight alone speaks
         half = torch.full(n_pos.shape, 0.5, dtype=torch.float64, device=p.device)
-        return Thresholds(half, half, n_pos, n_neg, ~everything, everything)
+        return Thresholds(half, half, n_pos, n_neg, ~all_classes, all_classes)
     tau_pos, tau_neg = _midrange(p, positive), _midrange(p, negative)
     crossed = (tau_neg > tau_pos) & ~no_pos & ~no_neg
     tau_pos, tau_neg = torch.where(crossed, tau_neg, tau_pos), torch.where(crossed, tau_pos, tau_neg)
     tau_pos = torch.where(no_pos, torch.ones_like(tau_pos), tau_pos)
     tau_neg = torch.where(no_neg, torch.zeros_like(tau_neg), tau_neg)
-    return Thresholds(tau_pos, tau_neg, n_pos, n_neg, crossed, everything)
+    return Thresholds(tau_pos, tau_neg, n_pos, n_neg, crossed, all_classes)
 
 
 def _midrange(p: Tensor, chosen: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
 """K-fold cross-fitting of teacher and student heads: no label of fold k reaches student k, except through two common choices.
 
 Teachers are solved on the labelled rows and score all rows, pseudo-labels are made of the scores, students are solved on both.
-Two things that all heads share may be chosen on all labels: the weight of the loss (`dicap.frozen.loss_weight`) and whether the
-students are used (`dicap.frozen.recommended`). So student k's scores of fold k measure how often a confidence is right. Its
+Two things that all heads share may be chosen on all labels: the weight of the loss (`dicap.frozen.loss_weight`) and how much of
+the students is used (`dicap.frozen.recommended`). So student k's scores of fold k measure how often a confidence is right. Its
 pseudo-labels and their weights rest on out-of-fold scores too, hence the teachers without one fold and without two.
 
 Letters: n rows, the first n_l labelled; D features, C classes, K folds, H heads; y label: 1, 0, or unknown, which is

@@ -113,7 +113,7 @@ class Batch(NamedTuple):
     label: Tensor  # (b_u, C) int8 pseudo-labels, empty in warm-up
     weight: Tensor  # (b_u, C)
     soft: bool
-    pairs: Tensor  # (m, 3) int64, entries to contrast: place among the strong views, class, place among the weak views
+    pairs: Tensor  # (m, 3) int64, entries to contrast: see `DiCaP.pairs`
     images: int  # of the step, over which sums are averaged
     y_weight: Tensor | None = None  # (b_l, C)
 
@@ -239,7 +239,7 @@ class Method:
 
     def thresholds(self, p: Tensor, y: Tensor) -> Thresholds:
         """Thresholds of the classes from scores p and labels y (N, C) of D_sup, of a method that holds D_est out."""
-        raise NotImplementedError(f"{type(self).__name__} counts nothing on D_est")
+        raise NotImplementedError(f"{type(self).__name__} takes no thresholds from D_sup")
 
     def main_views(self, labelled: np.ndarray, unlabelled: np.ndarray, uncertain: np.ndarray) -> list[Request]:
         """The views of a main step; rows, and (b_u,) bool: which unlabelled images have an uncertain entry."""
@@ -269,7 +269,7 @@ def reduced(elements: Tensor, images: int, settings: Settings, y: Tensor | None 
 
 
 def pseudo_loss(method: Method, logits: Tensor, batch: Batch) -> Tensor:
-    """Sum of w(p, label) * loss(logits, label) over confident entries (docs/methods.md 3.6, Equation (10))."""
+    """Equation (10): w(p, label) * loss(logits, label), summed over confident entries and divided as by `reduced`."""
     positive = (batch.label == 1).float()
     elements = batch.weight * method.supervised(logits, positive)
     if batch.soft:  # the opposite label with the opposite weight: a soft target, Equation (14)

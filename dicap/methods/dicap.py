@@ -30,7 +30,7 @@ class DiCaP(Method):
     # -- phases: the labels of D_est are read only to count bins, and by fine-tuning
 
     def warmup(self, roles: Roles) -> Phase:
-        """On D_sup; with WCL every step has as many images of D_unsup, or is as large as in `main` (docs/methods.md 3.3)."""
+        """On D_sup; WCL adds as many images of D_unsup to a step; warmup.over `unlabelled` has the batches of `main` (3.3)."""
         phase = replace(super().warmup(roles), labelled=roles.sup)
         if not self.settings.warmup.wcl:
             return phase
@@ -54,7 +54,7 @@ class DiCaP(Method):
         return [*requests, Request("weak", rows, self.weak)] if self.settings.warmup.wcl else requests
 
     def warmup_losses(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        """L = L_sup + lambda L_con (Equation (4)), L_con being the contrast of all entries (Equation (11'))."""
+        """L = L_sup + lambda L_con (Equation (4)), L_con being the contrast of at most max_pairs entries (Equation (11'))."""
         logits, z_s = network(batch.views["strong"])  # (B, C), (B, C, D)
         labelled = logits[: len(batch.y)]
         terms = {"loss_sup": reduced(self.supervised(labelled, batch.y), batch.images, self.settings, batch.y)}
@@ -114,7 +114,7 @@ class DiCaP(Method):
         return requests
 
     def main_losses(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        """The three terms of Equation (12); L_uncer is there only where the step has uncertain entries."""
+        """The three terms of Equation (12); L_uncer is there only if the step has at least two uncertain entries."""
         logits, z_s = network(batch.views["strong"])  # (B, C), (B, C, D)
         n = len(batch.y)
         terms = {
@@ -122,16 +122,15 @@ class DiCaP(Method):
             "loss_pseudo": pseudo_loss(self, logits[n:], batch),
         }
         if len(batch.pairs) >= 2:
-            z_w = z_s[:0]  # of the images that have uncertain entries, (b, C, D)
-            if "weak" in batch.views:
-                z_w = self.weak_embeddings(network, batch.views["weak"])
+            z_w = self.weak_embeddings(network, batch.views["weak"])  # of the images with an uncertain entry, (b, C, D)
             terms["loss_con"] = self.contrast(z_w, z_s[n:], batch)
         return terms
 
     def pairs(self, label: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """The uncertain entries (m, 3) of labels (b, C), whose images have weak views and no others do: in warm-up all.
+        """Entries to contrast: (m, 3) int64, place among the b images, class, place among those of them that have a weak view.
 
-        At most contrastive.max_pairs of them, order kept: the similarity matrix grows with their square.
+        They are the uncertain entries of labels (b, C), in warm-up all; images without one have no weak view. At most
+        contrastive.max_pairs are drawn, order kept: the similarity matrix grows with their square.
         """
         uncertain, limit = label == -1, self.settings.contrastive.max_pairs  # (b, C)
         image, c = np.nonzero(uncertain)
@@ -151,8 +150,6 @@ class DiCaP(Method):
         c, sums = self.settings.contrastive, self.settings.loss.reduction == "sum"
         strong, which, weak = batch.pairs.unbind(1)
         weak_z, strong_z = z_w[weak, which].float(), z_s[strong, which].float()  # (m, D)
-        if not c.weak_gradient:
-            weak_z = weak_z.detach()
         loss = nt_xent(weak_z, strong_z, temperature=c.temperature)
         if c.coefficient != "auto":
             return loss * c.coefficient

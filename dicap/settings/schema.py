@@ -133,8 +133,8 @@ class Linear(Section):
     )
     pseudo_weight: Share | Literal["auto"] = own(
         0.3,
-        "weight of a pseudo-labelled row relative to a labelled one; auto: 0.5, and with DiCaP's recommended rule none "
-        "where it does not improve out-of-fold scores of the labelled images",
+        "weight of a pseudo-labelled row relative to a labelled one; auto: 0.5, and with DiCaP's recommended rule as "
+        "much of the students as improves out-of-fold scores of the labelled images",
     )
     neighbours: Whole = own(0, "number of nearest images to average a teacher's row with; 0: none")
 
@@ -194,7 +194,7 @@ class Calibration(Section):
     policy: Literal["estimated", "uniform", "confidence", "labeled", "optimal"] = published(
         "estimated", "where the weights of pseudo-labels come from; estimated: from D_est, as published"
     )
-    target: Literal["hard", "soft"] = published("hard", "target of confident entries: hard label with weight w, or soft r_pos(p)")
+    target: Literal["hard", "soft"] = published("hard", "target of confident entries: hard label with weight w, or soft w(p, 1)")
     bins: Count = published(20, "number of bins K")
     anchor: Literal["left", "centre", "right"] = assumed(
         "left", "position of a rate in its bin: left is the printed formula with 0-based bins, centre the unbiased choice"

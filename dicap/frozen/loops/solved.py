@@ -82,7 +82,7 @@ def chosen_loss_weight(source: Path | None) -> float:
 
 
 def record_choice(run: Trainer, loss_weight: float, choice: Choice | None = None) -> None:
-    """Write linear.C and, where that was chosen, whether the unlabelled images are used, beside the model."""
+    """Write linear.C and, where that was chosen, how much of the students is used, beside the model."""
     used = {} if choice is None else choice._asdict() | {"unlabelled": choice.in_words()}
     write_json({"C": loss_weight} | used, run.state.products / CHOICE)
 

@@ -3,16 +3,20 @@
 import json
 import shutil
 import subprocess
+import tempfile
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dicap.errors import DataError, SettingsError
 from dicap.photos.readers.question import Question, typed
-from dicap.photos.readers.read import added_before, content_mark, read
+from dicap.photos.readers.read import added_before, content_mark, look, read
 from dicap.photos.survey import survey
 from dicap.settings import Own
-from photos.awkward import coco, label_studio, labels_of, looked_at, picture, pictures
+from photos.awkward import coco, label_studio, labels_of, looked_at, picture, pictures, write
 from photos.test_questions import CATDOG, LISTED, MEANT, NAMES, ONE_HOT, asked, listed
 from photos.test_round_trip import WRITERS, Drawn
 from stages.photos import init_data, suggest
@@ -441,3 +445,33 @@ def test_a_word_for_nothing_among_absent_classes_alone_is_answered_for_convert_t
         survey(tmp_path, Own(test_share=0.3))
     _, reading = survey(tmp_path, Own(test_share=0.3, **question.value.options))
     assert {*read(tmp_path, reading).classes} == {*CATDOG}
+
+
+@pytest.mark.parametrize(
+    "folders", [("train", "test", "extra"), ("train_images", "test_images", "raw"), ("x_train", "x_test", ".")]
+)
+@given(where=st.lists(st.integers(0, 2), min_size=6, max_size=6).filter(lambda where: {0, 1} <= {*where}))
+def test_a_test_split_of_folders_stays_whatever_lies_beside_them(folders, where):
+    with tempfile.TemporaryDirectory() as place:
+        root = Path(place)
+        names = [f"{folders[i]}/{name}" for i, name in zip(where, NAMES, strict=False)]
+        for name in names:
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+        pictures(root, names)
+        write(root, [["image", "labels"], *([name, "cat" if i % 2 else "dog"] for i, name in enumerate(names))])
+        _, _, raw = look(root, Own(test_share=0.3))
+        splits = {item.path: item.split for item in raw.items}
+        assert splits == {Path(name).as_posix(): ("train", "test", "train")[i] for i, name in zip(where, names, strict=True)}
+        assert any("taken to train" in note for note in raw.notes) == (2 in where)
+
+
+def test_files_beside_the_file_of_labels_are_left_out_by_name(tmp_path):
+    pictures(tmp_path, NAMES)
+    write(tmp_path, [["image", "labels"], *([name, "cat" if i % 2 else "dog"] for i, name in enumerate(NAMES))])
+    for name in ("counts.csv", "more.csv"):
+        (tmp_path / name).write_text("class,count\ncat,3\n")
+    with pytest.raises(Question) as question:
+        look(tmp_path, Own(test_share=0.3))
+    assert question.value.options == {"ignore": ["counts.csv", "more.csv"]}
+    _, _, raw = look(tmp_path, Own(test_share=0.3, **question.value.options))
+    assert {*raw.classes} == {*CATDOG}

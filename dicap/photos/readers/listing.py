@@ -2,6 +2,7 @@
 
 import json
 import posixpath
+import re
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -220,12 +221,25 @@ def _located(root: Path, row: Row, finder: Finder) -> Path:
 
 
 def _with_splits_of_folders(rows: list[Row]) -> tuple[list[Row], list[str]]:
-    """The rows with the splits that the images' folders name, where none is said and all lie in such folders; and a note."""
-    splits = [split_in(Path("/", row.image).parent / "_", Path("/")) for row in rows]
-    if any(row.split is not None for row in rows) or not {"train"} < {*splits} <= {"train", "val", "test"}:
+    """The rows with the splits that the images' folders name (`train`, `test_images`), where none is said; and notes.
+
+    Labelled images beside these folders are of train: a test split that somebody made stays as it is.
+    """
+    splits = [_split_of_folder(row.image) if row.split is None else None for row in rows]
+    if any(row.split not in (None, "unlabeled") for row in rows) or not {"train"} < {*splits} - {None}:
         return rows, []
-    note = "no split is said: each image has that of the folder it lies in (train, val, test)"
-    return [replace(row, split=split) for row, split in zip(rows, splits, strict=True)], [note]
+    notes = ["no split is said: each image has that of the folder it lies in (train, val, test)"]
+    beside = [row.labels is not None and row.split is None and split is None for row, split in zip(rows, splits, strict=True)]
+    if count := sum(beside):
+        notes.append(f"images beside these folders, taken to train: {count}, such as {rows[beside.index(True)].image}")
+    splits = ["train" if is_beside else split for is_beside, split in zip(beside, splits, strict=True)]
+    return [replace(row, split=split) if split else row for row, split in zip(rows, splits, strict=True)], notes
+
+
+def _split_of_folder(image: str) -> str | None:
+    """train, val or test, where the name of a folder above an image says it."""
+    words = (word.rstrip("0123456789") for part in Path(image).parts[:-1] for word in re.split(r"[ _.-]", part.lower()))
+    return next((SPLIT_NAMES[word] for word in words if SPLIT_NAMES.get(word) in ("train", "val", "test")), None)
 
 
 def is_ignored(name: str, ignored: Iterable[str] | None) -> bool:

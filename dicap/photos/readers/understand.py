@@ -21,6 +21,7 @@ from dicap.photos.readers.question import Question, listed, typed
 from dicap.photos.readers.sheet import MARKS, Sheet, read_sheet, read_sheets
 from dicap.photos.readers.table import DOCUMENTED, SINGLE
 from dicap.settings import Own
+from dicap.settings.catalogue import FORMATS
 
 TABLES = (DOCUMENTED[0], "labels.parquet")  # where one of these is there, no other file is meant
 TABULAR, IF_NAMED = (".csv", ".tsv", ".tab", ".parquet"), (".txt", ".xlsx", ".xls", ".ods")
@@ -175,7 +176,11 @@ def _ask_of_files(root: Path, names: list[str], kind: str, said: Own) -> None:
         ways = {"format": "folders"}
     if names:
         text = f"{root}: {unread}if labels are in them, {WRITE}" + ("; or are the folders the labels?" if ways else "")
-        raise Question(text, **ways, ignore=[files[0] if len(files) == 1 else ending for ending, files in endings.items()])
+        ignore: list[str] = []
+        for ending, files in endings.items():
+            one_by_one = len(files) == 1 or ending in FORMATS[kind]  # by the ending the file of labels would go too
+            ignore += files if one_by_one else [ending]
+        raise Question(text, **ways, ignore=ignore)
 
 
 def _of_anything(images: list[str]) -> str | None:

@@ -475,3 +475,22 @@ def test_files_beside_the_file_of_labels_are_left_out_by_name(tmp_path):
     assert question.value.options == {"ignore": ["counts.csv", "more.csv"]}
     _, _, raw = look(tmp_path, Own(test_share=0.3, **question.value.options))
     assert {*raw.classes} == {*CATDOG}
+
+
+@pytest.mark.parametrize("above", ["", "birds/", "birds/v1/"])
+@pytest.mark.parametrize("below", [True, False])
+@pytest.mark.parametrize("beside", [True, False])
+def test_folders_of_splits_at_any_level_are_the_splits(tmp_path, above, below, beside):
+    names = {}
+    for i, name in enumerate(NAMES[:6]):
+        label, split = CATDOG[i % 2], ("train", "test")[i // 4]
+        names[name] = f"{above}{label}/{split}/{name}" if below else f"{above}{split}/{label}/{name}", split, label
+    if beside and below:
+        names["owl.png"] = f"{above}owl/owl.png", "train", "owl"
+    for path, _, _ in names.values():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+    pictures(tmp_path, [path for path, _, _ in names.values()])
+    _, _, raw = look(tmp_path, Own(test_share=0.3, format="folders", label_folder="last"))
+    assert {item.path: (item.split, raw.classes[item.labels[0]]) for item in raw.items} == {
+        path: (split, label) for path, split, label in names.values()
+    }

@@ -62,15 +62,20 @@ def _labels(parts: list[str], level: str, path: Path) -> list[str]:
 
 
 def _strip_splits(parts_of: dict[str, list[str]]) -> dict[str, str | None]:
-    """Take away a level of folders that are all splits (train and test, or more); returns the split of each path."""
-    for level in range(2):
+    """Take away a level of folders that are all splits (train and test, or more); returns the split of each path.
+
+    Images of labels without folders of splits are of train, where both train and test are beside them.
+    """
+    for level in range(max(map(len, parts_of.values()), default=0)):
         deep = {path: parts for path, parts in parts_of.items() if len(parts) > level}
         splits = {path: SPLIT_NAMES.get(parts[level].lower()) for path, parts in deep.items()}
         flat = [parts for parts in parts_of.values() if 0 < len(parts) <= level and not _unlabelled(parts)]
-        if {"train", "test"} & set(splits.values()) and None not in splits.values() and not flat:
+        said = {"train", "test"} & {*splits.values()}
+        if None not in splits.values() and (len(said) == 2 or (said and not flat)):
             for parts in deep.values():
                 del parts[level]
-            return dict.fromkeys(parts_of) | splits
+            beside = {path: "train" for path, parts in parts_of.items() if parts and path not in deep and not _unlabelled(parts)}
+            return dict.fromkeys(parts_of) | beside | splits
     return dict.fromkeys(parts_of)
 
 

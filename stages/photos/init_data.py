@@ -45,7 +45,9 @@ def reading_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--unlabeled", type=click.Path(path_type=Path, file_okay=False), help="A second folder, of images without labels.")
 @click.option(
-    "--test-share", type=click.FloatRange(0, 1, max_open=True), help="Share of the labelled images to draw as test split."
+    "--test-share",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    help="Share of the labelled images to draw as test split.",
 )
 @reading_options
 @click.option("--dry-run", is_flag=True, help="Look, and leave params.yaml as it is.")

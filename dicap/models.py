@@ -22,6 +22,7 @@ from dicap.network.stored import StoredBackbone
 from dicap.settings import Settings
 from dicap.settings.catalogue import NAMED_WEIGHTS, RAW
 
+KEYS = ("stage", "which", "classes", "settings", "grid", "note", "checksum")
 SCHEMA = 6  # 4: with the grid of the feature map; 5: a linear head is its weights alone; 6: evidence in place of decisions
 EVIDENCE = "evidence."  # before the names of the tensors that are no weights
 
@@ -112,6 +113,8 @@ def read_metadata(path: Path) -> dict[str, Any]:
         raise DataError(f"{path}: schema {schema} of a newer version, this one reads {SCHEMA}; pip install --upgrade dicap")
     if schema != SCHEMA:
         raise DataError(f"{path}: schema {schema}, this version reads {SCHEMA}; train it again")
+    if missing := [key for key in KEYS if key not in metadata]:
+        raise DataError(f"{path}: its metadata lack {missing[0]}; train it again")
     return metadata
 
 
@@ -135,7 +138,12 @@ def load_model(path: str | Path, device: torch.device | str = "cpu", stored: Sto
         settings = Settings.model_validate(metadata["settings"])
     except ValidationError as error:
         raise DataError(f"{path}: its settings are of another version ({error.errors()[0]['msg']}); train it again") from None
-    evidence = Evidence(note=metadata["note"], **{name: array.numpy() for name, array in arrays.items()})
+    try:
+        evidence = Evidence(note=metadata["note"], **{name: array.numpy() for name, array in arrays.items()})
+    except TypeError:
+        evidence = None
+    if evidence is None or not evidence.fits(len(metadata["classes"])):
+        raise DataError(f"{path}: its evidence is not readable; train it again")
     method = build_method(settings, len(metadata["classes"]))
     network = method.build_network(pretrained=False, stored=stored)
     network.grid = metadata["grid"]

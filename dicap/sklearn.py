@@ -35,8 +35,8 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
 
     A teacher is solved on the labelled samples, whose rows are averaged with their neighbours'. It labels whatever has no label,
     as large a share of each class positive as among the known labels; these labels are weighted by how often such labels are
-    right, which is counted out of fold, and the classifier is solved on labels and pseudo-labels: it is used if the labelled
-    samples gain from that, out of fold, and otherwise learns from them alone (docs/photographs.md).
+    right, which is counted out of fold, and the classifier is solved on labels and pseudo-labels. It is mixed with one
+    that learns from the labels alone, as far as the labelled samples gain from that out of fold (docs/photographs.md).
 
     A label may be missing entry by entry: an entry of Y that is -1 or NaN is unknown, not negative. A sample without any known
     entry is an unlabelled one.
@@ -47,8 +47,8 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         C: weight of the loss beside half the squared norm (scikit-learn's C); `auto`: by cross-validation.
         features: what the classifier sees: `plain`, `standard` (standardised), or `root` (signed square roots, standardised, each
             row of one length). The scaling learns from all samples.
-        pseudo_weight: weight of a pseudo-labelled entry that is surely right, beside a labelled one; `auto`: 0.5, or none where
-            the labelled samples do not gain from it.
+        pseudo_weight: weight of a pseudo-labelled entry that is surely right, beside a labelled one; `auto`: 0.5, and as much
+            of what it changes as the labelled samples gain from.
         neighbours: nearest samples with which the teacher's rows are averaged; 0: none.
         folds: of the labelled samples; each is scored by heads that never saw it. As many as there are labelled samples at most.
         random_state: of the folds. They depend on it and on the samples, not on the order of samples nor, unless samples are
@@ -59,8 +59,8 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         class_names_: (C,) the columns' names where Y is a data frame, else 0 to C - 1.
         coef_, intercept_: (C, D), (C,) of the scaled features.
         C_: C, given or chosen.
-        choice_: with `pseudo_weight="auto"`, whether what the unlabelled samples say was `used`, and `in_words()` says why; else
-            None.
+        choice_: with `pseudo_weight="auto"`, the `share` of what the unlabelled samples change that was taken, and
+            `in_words()` says why; else None.
         curve_: (2, G): log-odds that the head states, ascending, and the share that turned out positive there, out of fold.
         n_labelled_: samples with a known entry.
         n_features_in_, feature_names_in_: as everywhere in scikit-learn.

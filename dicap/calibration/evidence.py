@@ -42,6 +42,12 @@ class Evidence:
         nothing = np.empty((0, len(prior)))
         return Evidence.of_scores(prior, note, nothing, nothing)
 
+    def fits(self, classes: int) -> bool:
+        """Whether all arrays are of so many classes, and those of images of one number of them."""
+        tables = [self.p, self.y] + ([] if self.at_rank is None else [self.at_rank])
+        rows = (self.tau_pos, self.tau_neg, self.prior)
+        return {row.shape for row in rows} == {(classes,)} and {table.shape for table in tables} == {(len(self.y), classes)}
+
     @property
     def entries(self) -> int:
         """Entries (image, class) with a known label."""

@@ -20,7 +20,7 @@ def read_json(path: Path, again: str = "remove it and run `dvc repro`") -> dict[
         values = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise DataError(f"{path}: no such file; `dvc repro` makes it") from None
-    except (json.JSONDecodeError, UnicodeDecodeError):
+    except (ValueError, OSError, RecursionError):
         raise DataError(f"{path}: not readable as JSON; {again}") from None
     if not isinstance(values, dict):
         raise DataError(f"{path}: expected a JSON object; {again}")

@@ -110,7 +110,7 @@ class Pclp(Section):
     )
     consistency: NonNegative = published(0.1, "weight of the soft consistency on D_u")
     adversarial: NonNegative = published(1.0e-3, "weight of the discriminator's answer in the encoder's loss")
-    adversary_size: Literal["auto", 8, 16, 32, 64, 128, 256, 512] = assumed(
+    adversary_size: Literal["auto", 8, 16, 32, 64, 128, 256, 512, 1024] = assumed(
         "auto", "pixels of its images; auto: the largest power of two within image_size; the published code trains at 256"
     )
     adversary_width: Count = published(32, "channels of the generator's and the discriminator's outermost layer")

@@ -177,7 +177,16 @@ class Experiment:
             batches = progress(batches, desc=desc, total=len(shown), unit="image", count=lambda batch: len(batch[0]))
         was_training = network.training
         network.eval()
+        out: Tensor | None = None  # filled part by part: with all parts beside it, memory would be twice the result's
+        start = 0
         with torch.inference_mode(), self.runtime.autocast():
-            parts = [function(network, inputs).float() for _, inputs in batches]
+            for _, inputs in batches:
+                part = function(network, inputs)[: len(rows)]
+                if out is None:
+                    with torch.inference_mode(False):  # training may use the result
+                        out = torch.empty(len(rows), *part.shape[1:], device=part.device)
+                out[start : start + len(part)] = part
+                start += len(part)
         network.train(was_training)
-        return torch.cat(parts)[: len(rows)]  # outside inference mode: training may use it
+        assert out is not None
+        return out

@@ -67,13 +67,16 @@ def test_evidence_returns_with_its_bits(tiny_set, trained, tmp_path_factory, see
             assert found == value, name
 
 
-def rewritten(**changes):
-    """The model again with other weights, and entries of its metadata changed."""
+def rewritten(*, evidence=3, **changes):
+    """The model again with other weights, evidence of so many classes, and entries of its metadata changed; None: left out."""
 
     def rewrite(path):
-        kept = {key: value for key, value in load_file(path).items() if key.startswith("evidence.")}
+        kept = {key: value[..., :evidence].contiguous() for key, value in load_file(path).items() if key.startswith("evidence.")}
+        kept = kept if evidence else {}
         tensors = {"x": torch.zeros(2), **kept}
-        metadata = {key: value for key, value in (read_metadata(path) | changes).items() if key != "checksum"}
+        metadata = {
+            key: value for key, value in (read_metadata(path) | changes).items() if key != "checksum" and value is not None
+        }
         metadata["checksum"] = checksum(metadata, tensors)
         save_file(tensors, path, metadata={"dicap": json.dumps(metadata)})
 
@@ -92,6 +95,9 @@ FAULTS = {
     "of a newer schema": (rewritten(schema=SCHEMA + 1), "of a newer version"),
     "of other settings": (rewritten(settings={"ratio": 1}), "another version"),
     "of another network": (rewritten(), "do not fit"),
+    "without its classes": (rewritten(classes=None), "lack classes"),
+    "without its evidence": (rewritten(evidence=0), "evidence is not readable"),
+    "with evidence of other classes": (rewritten(evidence=2), "evidence is not readable"),
 }
 
 

@@ -74,9 +74,8 @@ def rewritten(*, evidence=3, **changes):
         kept = {key: value[..., :evidence].contiguous() for key, value in load_file(path).items() if key.startswith("evidence.")}
         kept = kept if evidence else {}
         tensors = {"x": torch.zeros(2), **kept}
-        metadata = {
-            key: value for key, value in (read_metadata(path) | changes).items() if key != "checksum" and value is not None
-        }
+        left_out = {"checksum", *(key for key, value in changes.items() if value is None)}
+        metadata = {key: value for key, value in (read_metadata(path) | changes).items() if key not in left_out}
         metadata["checksum"] = checksum(metadata, tensors)
         save_file(tensors, path, metadata={"dicap": json.dumps(metadata)})
 

@@ -22,7 +22,9 @@ def affinity(x: NDArray, k: int) -> sparse.csr_matrix:
     n = len(x)
     if n < 2:
         return sparse.csr_matrix((n, n), dtype=np.float32)
-    near = kneighbors_graph(x, min(k, n - 1), mode="distance", metric="cosine")  # 1 - cosine
+    length = np.linalg.norm(x, axis=1, keepdims=True)
+    unit = x / np.where(length > 0, length, 1)  # scikit-learn takes a row shorter than 1e-6 for zero
+    near = kneighbors_graph(unit, min(k, n - 1), mode="distance", metric="cosine")  # 1 - cosine
     near.data = np.maximum(1 - near.data, 0) ** COSINE_POWER
     w = near + near.T
     scale = sparse.diags(1 / np.sqrt(np.asarray(w.sum(1)).ravel() + 1e-9))

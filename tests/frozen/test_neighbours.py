@@ -42,9 +42,10 @@ def slow_average(x, k, rounds, share):
 
 
 @pytest.mark.parametrize("k", [1, 4, 100])  # the last: all others
-def test_weights_are_those_of_a_loop_over_pairs(k):
+@pytest.mark.parametrize("unit", [1e-10, 1, 1e10])
+def test_weights_are_those_of_a_loop_over_pairs(k, unit):
     x = rows_of(17, 5)
-    found = affinity(x, k).toarray()
+    found = affinity((unit * x).astype(np.float32), k).toarray()
     assert np.allclose(found, slow_affinity(x, k), atol=1e-5)
     assert np.allclose(found, found.T, atol=1e-7) and not found.diagonal().any() and found.min() >= 0
 

@@ -4,9 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-CLAMP = (
-    1e-6  # cosines stay within +-(1 - CLAMP) before the arccos, which the published code leaves out: rounding takes them beyond 1
-)
+# Cosines stay within +-(1 - CLAMP) before the arccos: rounding takes them beyond 1. The published code does not do this.
+CLAMP = 1e-6
 
 
 class CosineHead(nn.Module):

@@ -182,7 +182,7 @@ class Method:
         self.strong = View("strong", cutout=a.cutout, flip=a.flip)
 
     def warmup(self, roles: Roles) -> Phase:
-        """Stage 1 on the labels of D_l (docs/methods.md 2.8, 3.13-I)."""
+        """Stage 1 on the labels of D_l (docs/methods.md 2.8, 3.14-G)."""
         s = self.settings
         return Phase(
             labelled=roles.labelled,

@@ -106,6 +106,7 @@ def parts(n: int, place: Path, only: list[str]) -> dict[str, Callable[[], Any]]:
     if "gallery" in only:
         predictions(place, ids, p.numpy(), names)
     answers = Answers.of(Evidence.none(np.full(CLASSES, np.nan), "made up"))
+    files = {name: place / "photos" / name for name in ids}
     return {
         "convert, new": converted,
         "convert, known": converted,
@@ -115,7 +116,7 @@ def parts(n: int, place: Path, only: list[str]) -> dict[str, Callable[[], Any]]:
         "linear head": lambda: solve(x, y, loss_weight=0.01),
         "refresh and Parquet": lambda: ours(p, truth, n_sup, n_est, ids[n_sup:], place),
         "evaluate": lambda: metrics(p.numpy(), truth.numpy()),
-        "gallery": lambda: write_gallery(place / "predictions.parquet", place / "photos", names, answers, place / "gallery"),
+        "gallery": lambda: write_gallery(place / "predictions.parquet", names, answers, place / "gallery", files),
     }
 
 

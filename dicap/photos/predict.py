@@ -60,7 +60,6 @@ def predict(
     model: SavedModel | str | Path,
     images: Images,
     *,
-    batch_size: int | None = None,
     device: str = "auto",
     per_image: bool = False,
     known: Path | None = None,
@@ -71,7 +70,6 @@ def predict(
         model: from `load_model`, or the path of a model.safetensors or of its folder.
         images: a file, a folder (searched to the bottom), an open PIL image, an array (H, W, 3) or (N, H, W, 3) uint8, or a
             sequence of these.
-        batch_size: images a step; None: chosen, and halved where the memory is too small.
         device: `auto`, `cpu`, `cuda`.
         per_image: a row for every image instead.
         known: where the features of a frozen backbone are stored by content, as those of a project below .dicap/store/features:
@@ -95,8 +93,7 @@ def predict(
     photos = photographs(images)
     saved, runtime, seen = opened_for(model, device, len(photos), known)
     outcome = Outcome()
-    table = pa.concat_tables(_tables(saved, photos, runtime, batch_size, outcome, per_image=per_image, seen=seen))
-    frame = table.to_pandas()
+    frame = pa.concat_tables(_tables(saved, photos, runtime, outcome, per_image, seen)).to_pandas()
     frame.attrs["unreadable"] = outcome.unreadable
     return frame
 
@@ -106,9 +103,7 @@ def predict_to_file(
     images: Images,
     out: str | Path,
     *,
-    batch_size: int | None = None,
     device: str = "auto",
-    workers: int | None = None,
     per_image: bool = False,
     known: Path | None = None,
 ) -> Outcome:
@@ -130,8 +125,7 @@ def predict_to_file(
     saved, runtime, seen = opened_for(model, device, len(photos), known)
     outcome = Outcome()
     with closing(progress(photos, desc="predict", total=len(photos), unit="image")) as shown, replacing_own(out) as temporary:
-        tables = _tables(saved, shown, runtime, batch_size, outcome, workers, per_image=per_image, seen=seen)
-        _write(kind, tables, temporary, IMAGES if per_image else ROWS)
+        _write(kind, _tables(saved, shown, runtime, outcome, per_image, seen), temporary, IMAGES if per_image else ROWS)
     check_own(listing)
     listing.unlink(missing_ok=True)
     if outcome.unreadable:
@@ -176,18 +170,15 @@ def _tables(
     model: SavedModel,
     photos: Iterable[Photograph],
     runtime: Runtime,
-    batch_size: int | None,
     outcome: Outcome,
-    workers: int | None = None,
-    *,
     per_image: bool,
     seen: KnownFeatures | None,
 ) -> Iterator[pa.Table]:
     """Yield the rows of the readable images, about PART images at a time; `outcome` counts them and the others."""
     parts, count, answers = [], 0, Answers.of(model.evidence)
-    for names, inputs in batches(photos, model.settings.image_size, runtime, outcome, batch_size, workers, seen):
-        table = _rows(names, score(model, inputs, runtime), model.classes, answers)
-        parts.append(_by_image(table, len(model.classes)) if per_image else table)
+    rows = _by_image if per_image else _by_entry
+    for names, inputs in batches(photos, model.settings.image_size, runtime, outcome, seen):
+        parts.append(rows(names, score(model, inputs, runtime), model.classes, answers))
         count += len(names)
         if count >= PART:
             yield pa.concat_tables(parts)
@@ -201,8 +192,6 @@ def batches(
     size: int,
     runtime: Runtime,
     outcome: Outcome,
-    batch_size: int | None = None,
-    workers: int | None = None,
     seen: KnownFeatures | None = None,
 ) -> Iterator[tuple[list[str], Tensor]]:
     """Yield (names, what the network takes) of the readable images: squares (n, 3, S, S) uint8, or features that are `seen`.
@@ -210,9 +199,7 @@ def batches(
     `outcome` counts them and the others. Raises DataError at the end if none of the images can be read.
     """
     few = CPU_BATCH if seen is None else KNOWN_BATCH
-    batch = batch_size or (GPU_BATCH if runtime.device.type == "cuda" else few)
-    threads = max(1, worker_count() if workers is None else workers)
-    for some, images in read_ahead(photos, size, batch, threads):
+    for some, images in read_ahead(photos, size, GPU_BATCH if runtime.device.type == "cuda" else few, worker_count()):
         readable = [(one.name, image) for one, image in zip(some, images, strict=True) if not isinstance(image, str)]
         outcome.unreadable += [(one.name, image) for one, image in zip(some, images, strict=True) if isinstance(image, str)]
         if readable:
@@ -256,7 +243,8 @@ def score(model: SavedModel, images: Tensor, runtime: Runtime) -> np.ndarray:
     return np.concatenate([score(model, images[:half], runtime), score(model, images[half:], runtime)])
 
 
-def _rows(names: Sequence[str], scores: np.ndarray, classes: Sequence[str], answers: Answers) -> pa.Table:
+def _by_entry(names: Sequence[str], scores: np.ndarray, classes: Sequence[str], answers: Answers) -> pa.Table:
+    """A row an image and class."""
     answer, chance = answers.decide(scores)
     low = high = chance
     if answers.curve is not None:
@@ -271,16 +259,13 @@ def _rows(names: Sequence[str], scores: np.ndarray, classes: Sequence[str], answ
     return pa.Table.from_arrays(columns, schema=ROWS)
 
 
-def _by_image(table: pa.Table, classes: int) -> pa.Table:
+def _by_image(names: Sequence[str], scores: np.ndarray, classes: Sequence[str], answers: Answers) -> pa.Table:
     """A row an image: the classes with a yes, those that are unsure, and those with a no, as tables of labels say it."""
-    names, decisions = (table[name].to_numpy().reshape(-1, classes) for name in ("class", "decision"))
-    yes, unsure, no = (
-        [";".join(row[said == word]) for row, said in zip(names, decisions, strict=True)] for word in ("yes", "unsure", "no")
-    )
+    every, (answer, _) = np.array(classes), answers.decide(scores)
+    yes, unsure, no = ([";".join(every[row == said]) for row in answer] for said in (1, -1, 0))
     labels = [text or ("" if open_ else "-") for text, open_ in zip(yes, unsure, strict=True)]
-    images = table["image"].to_pylist()[::classes]
     absent = [text or "-" if open_ else "*" for text, open_ in zip(no, unsure, strict=True)]
-    return pa.table({"image": images, "labels": labels, "unsure": unsure, "absent": absent}, schema=IMAGES)
+    return pa.table({"image": names, "labels": labels, "unsure": unsure, "absent": absent}, schema=IMAGES)
 
 
 def _write(kind: str, tables: Iterable[pa.Table], path: Path, schema: pa.Schema) -> None:

@@ -18,5 +18,4 @@ def show(settings: "Settings", store: "Store", model: Path, evaluated: Path, gal
 
     read, files = reader(settings, store)
     answers = Answers.of(open_model(model, "cpu")[0].evidence)
-    predictions = evaluated / "predictions.parquet"
-    return write_gallery(predictions, Path(), store.classes, answers, gallery, files=files, read=read)
+    return write_gallery(evaluated / "predictions.parquet", store.classes, answers, gallery, files, read)

@@ -15,20 +15,9 @@ from stages.support.terminal import finish, opening
 @click.option(
     "--per-image", is_flag=True, help="A row for each image (labels; unsure; absent) instead of one for each image and class."
 )
-@click.option("--batch-size", type=click.IntRange(1), help="Images per step; default: chosen, and halved if memory is short.")
 @device_option
-@click.option("--workers", envvar="DICAP_WORKERS", type=click.IntRange(0), help="Threads that read images. [DICAP_WORKERS]")
 @gallery_option
-def command(
-    model: Path,
-    images: tuple[str, ...],
-    out: Path,
-    per_image: bool,
-    batch_size: int | None,
-    device: str,
-    workers: int | None,
-    gallery: Path | None,
-) -> None:
+def command(model: Path, images: tuple[str, ...], out: Path, per_image: bool, device: str, gallery: Path | None) -> None:
     """Predict the classes of IMAGES: files, and folders with all folders in them.
 
     MODEL is a model.safetensors or the folder that holds one. For each image and class: the probability, the decision
@@ -41,10 +30,7 @@ def command(
 
     saved = open_model(model, device)[0]
     meant = images[0] if len(images) == 1 else images
-    outcome = predict_to_file(
-        saved, meant, out, batch_size=batch_size, device=device, workers=workers, per_image=per_image,
-        known=known_features(),
-    )  # fmt: skip
+    outcome = predict_to_file(saved, meant, out, device=device, per_image=per_image, known=known_features())
     facts = {"images": outcome.images, "classes": len(saved.classes), "predictions": str(out), "decisions": saved.evidence.note}
     if outcome.unreadable:
         facts["unreadable"] = len(outcome.unreadable)
@@ -56,8 +42,7 @@ def command(
         from dicap.photos.pages.gallery import write_gallery
 
         files = {one.name: one.source for one in photographs(meant) if isinstance(one.source, Path)}
-        root = Path(images[0]) if len(images) == 1 and Path(images[0]).is_dir() else Path()
-        page = write_gallery(out, root, saved.classes, Answers.of(saved.evidence), gallery, workers, files)
+        page = write_gallery(out, saved.classes, Answers.of(saved.evidence), gallery, files)
         facts["gallery"], following = str(page), [opening(page)]
     for line in of_chance(saved.evidence.measured):
         click.echo(f"Warning: {line}", err=True)

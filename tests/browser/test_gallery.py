@@ -1,7 +1,5 @@
 """The gallery in the browser: what it shows, in which order, by mouse and keyboard, and how it takes many photographs."""
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -38,26 +36,23 @@ def predictions(path, images, scores, classes=CLASSES):
     return words
 
 
-def photographs(folder, images):
-    for i, name in enumerate(images):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        Image.new("RGB", (640, 400), (40 * i % 255, 90, 120)).save(folder / name)
-    return folder
+def gallery_of(place, scores, images=FILES, curve=CURVE):
+    """A gallery of photographs, the first 30 of which are still there; their names do harm where they can."""
+    predictions(place / "p.parquet", images, scores)
+    files = {name: place / "photo's & co" / name for name in images}
+    for i, file in enumerate(list(files.values())[:30]):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (640, 400), (40 * i % 255, 90, 120)).save(file)
+    return write_gallery(place / "p.parquet", CLASSES, stated(curve), place / "gallery", files)
 
 
-@pytest.fixture
-def gallery(tmp_path):
-    """A gallery of six photographs with names that do harm where they can, and the scores behind it."""
-    scores = np.random.default_rng(3).random((len(FILES), len(CLASSES))).astype(np.float32)
-    predictions(tmp_path / "p.parquet", FILES, scores)
-    root = photographs(tmp_path / "photo's & co", FILES)
-    page = write_gallery(tmp_path / "p.parquet", root, CLASSES, stated(), tmp_path / "gallery", workers=1)
-    return page, scores
+def drawn(n):
+    return np.random.default_rng(3).random((n, len(CLASSES))).astype(np.float32)
 
 
-def test_filters_orders_and_names(reader, gallery, tmp_path):
-    path, scores = gallery
-    page = reader.open(path)
+def test_filters_orders_and_names(reader, tmp_path):
+    scores = drawn(len(FILES))
+    page = reader.open(gallery_of(tmp_path, scores))
     column = scores[:, 1]
     page.select_option("#class", "1")
     page.click(".filter.no")
@@ -92,9 +87,9 @@ def test_filters_orders_and_names(reader, gallery, tmp_path):
     assert not reader.left(tmp_path / "gallery")
 
 
-def test_the_large_picture_is_the_photograph_itself(reader, gallery, tmp_path):
-    path, scores = gallery
-    page = reader.open(path)
+def test_the_large_picture_is_the_photograph_itself(reader, tmp_path):
+    scores = drawn(len(FILES))
+    page = reader.open(gallery_of(tmp_path, scores))
     page.click(".filter.no")
     order = [FILES.index(name) for name in page.locator(".tile bdi").all_text_contents()]
     assert len(order) == len(FILES)
@@ -120,11 +115,7 @@ def test_the_large_picture_is_the_photograph_itself(reader, gallery, tmp_path):
 
 def test_twenty_thousand_photographs_make_a_window_of_tiles(reader, tmp_path):
     n = 20_000
-    scores = np.random.default_rng(0).random((n, len(CLASSES))).astype(np.float32)
-    predictions(tmp_path / "p.parquet", [f"{i:05d}.png" for i in range(n)], scores)
-    photographs(tmp_path / "photos", [f"{i:05d}.png" for i in range(30)])  # the others were deleted meanwhile
-    path = write_gallery(tmp_path / "p.parquet", tmp_path / "photos", CLASSES, stated(), tmp_path / "gallery", workers=1)
-    page = reader.open(path)
+    page = reader.open(gallery_of(tmp_path, drawn(n), [f"{i:05d}.png" for i in range(n)]))
     page.click(".filter.no")
     assert "20,000 shown" in page.inner_text("#note")
     counts = []
@@ -144,9 +135,7 @@ def test_twenty_thousand_photographs_make_a_window_of_tiles(reader, tmp_path):
 
 def test_no_chance_is_rounded_to_a_certainty(reader, tmp_path):
     scores = [0.001, 0.004, 0.5, 0.9949, 0.995, 0.9951]
-    predictions(tmp_path / "p.parquet", FILES, np.repeat(np.float32(scores)[:, None], len(CLASSES), axis=1))
-    root = photographs(tmp_path / "photos", FILES)
-    page = reader.open(write_gallery(tmp_path / "p.parquet", root, CLASSES, stated(None), tmp_path / "gallery", workers=1))
+    page = reader.open(gallery_of(tmp_path, np.repeat(np.float32(scores)[:, None], len(CLASSES), axis=1), curve=None))
     page.keyboard.press("n")
     page.select_option("#sort", "unlikely")
     shown = [text[2:] for text in page.locator(".tile .mark").all_text_contents()]
@@ -160,8 +149,8 @@ def test_answers_are_told_right_from_wrong_by_the_truth(reader, tmp_path, access
     write_predictions(np.array(FILES), 0.5 + answers / 5, answers, labels, tmp_path / "p.parquet")
     page = reader.open(
         write_gallery(
-            tmp_path / "p.parquet", Path(), CLASSES, stated(), tmp_path / "gallery",
-            read=lambda name: Image.new("RGB", (64, 48), (9 * FILES.index(name), 90, 120)),
+            tmp_path / "p.parquet", CLASSES, stated(), tmp_path / "gallery", {},
+            lambda name: Image.new("RGB", (64, 48), (9 * FILES.index(name), 90, 120)),
         )
     )  # fmt: skip
     page.select_option("#class", "0")

@@ -47,7 +47,7 @@ def test_scores_are_those_of_evaluation(model, tiny_set, raw_photos):
     with torch.inference_mode():
         expected = [model.method.scores(model.network, images) for _, images in scoring_batches(store, rows, 7)]
     paths = [raw_photos / path for path in read_index(tiny_set)["path"].to_pylist()[:20]]
-    frame = predict(model, paths, batch_size=6)
+    frame = predict(model, paths)
     found = frame.pivot(index="image", columns="class", values="probability")
     found = found.loc[[*map(str, paths)], model.classes].to_numpy()
     assert np.allclose(found, torch.cat(expected).numpy(), atol=1e-6)
@@ -71,8 +71,9 @@ def test_a_row_holds_the_decision_and_its_chance(model, photos):
 @pytest.mark.parametrize("kind", ["parquet", "csv"])
 def test_every_format_says_the_same(model, photos, tmp_path, kind, monkeypatch):
     monkeypatch.setattr(module, "PART", 4)
+    monkeypatch.setattr(module, "CPU_BATCH", 3)
     out = tmp_path / f"p.{kind}"
-    outcome = predict_to_file(model, photos, out, batch_size=3)
+    outcome = predict_to_file(model, photos, out)
     assert outcome.images == 12 and {path for path, _ in outcome.unreadable} == BAD
     frame = predict(model, photos)
     found = pd.read_parquet(out) if kind == "parquet" else pd.read_csv(out)
@@ -96,7 +97,7 @@ def test_a_batch_that_does_not_fit_is_halved(model, photos, monkeypatch):
 
     monkeypatch.setattr(model.method, "scores", narrow)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
-    found = predict(model, photos, batch_size=12)
+    found = predict(model, photos)
     assert max(sizes) > 3 >= sizes[-1]
     assert np.allclose(found["probability"], expected["probability"], atol=1e-6)
 

@@ -4,6 +4,7 @@ import base64
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -13,6 +14,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 from markupsafe import Markup
 from PIL import Image
+from scipy.special import expit
 
 from dicap.calibration.ranks import log_odds
 from dicap.data.loader import worker_count
@@ -26,19 +28,17 @@ from dicap.pages.pictures import fitted, jpeg
 from dicap.photos.pages import TEMPLATES
 
 THUMBNAIL = 256  # pixels of the longer side
-FOLDER_OF = 1000  # thumbnails in a folder: file managers are slow in larger ones
 LEVELS = (1 << 14) - 1  # of a score in the page, even steps of its logit; the two bits above hold the decision
+TOP = log_odds(np.ones(1))[0]  # of all logits
 CODES = {"no": 0, "yes": 1, "unsure": 2}
 
 
 def write_gallery(
     predictions: Path,
-    root: Path,
     classes: Sequence[str],
     answers: Answers,
     out: Path,
-    workers: int | None = None,
-    files: Mapping[str, Path] | None = None,
+    files: Mapping[str, Path],
     read: Callable[[str], Image.Image] | None = None,
 ) -> Path:
     """Write `out`/index.html and `out`/thumbs/ for a file of predictions; return the page's path.
@@ -47,46 +47,35 @@ def write_gallery(
 
     Args:
         predictions: as `predict_to_file` writes them (.parquet, .csv), or as `evaluate` does, whose truth the page shows too.
-        root: the folder that the predictions' image paths are relative to.
         answers: of the model, for the measured chance that a class is present; its scores stand in where there is no curve.
         out: absent, empty or as an earlier call left it; replaced as a whole, or left as it was if anything fails.
-        workers: threads that make thumbnails; None: chosen.
-        files: where images lie whose names do not say it, as those of a list in another folder.
-        read: gives the image of a name; None: the file is read. One that is not in `files` either is its thumbnail alone.
+        files: where the images of these names lie; another is its thumbnail alone.
+        read: gives the image of a name; None: its file is read.
 
     Raises:
         DataError: `out` holds what was not written so.
     """
     images, scores, decided, labels = read_predictions(predictions, len(classes))
     entries = levels_of(scores) | (decided.astype("<u2") << 14)  # (N, C)
-    out, root = Path(out), Path(root)
-    files = {name: file for name in images if (file := (files or {}).get(name, root / name)) != root / name}
-    thumbnails = [f"thumbs/{i // FOLDER_OF}/{i}.jpg" for i in range(len(images))]
-    places = {name: quote(os.fsencode(os.path.relpath(file.absolute(), out.resolve()))) for name, file in files.items()}
-    if read is not None:
-        places = dict(zip(images, thumbnails, strict=True)) | places
     with replacing_own_folder(out) as folder:
-        _thumbnails(
-            images, read or (lambda name: read_rgb(files.get(name, root / name), upright=True)),
-            [folder / name for name in thumbnails], workers,
-        )  # fmt: skip
+        _thumbnails(images, read or (lambda name: read_rgb(files.get(name, Path(name)), upright=True)), folder / "thumbs")
         facts = {
             "classes": list(classes),
-            "counts": [
-                [int((decided[:, c] == CODES[name]).sum()) for name in ("yes", "unsure", "no")] for c in range(len(classes))
-            ],
+            "counts": np.stack([(decided == CODES[name]).sum(0) for name in ("yes", "unsure", "no")], 1).tolist(),
             "levels": LEVELS,
             "chances": chances_of_levels(answers),
             "measured": answers.curve is not None,
-            "folder_of": FOLDER_OF,
-            "root": Path(os.path.relpath(root.resolve(), out.resolve())).as_posix(),
-            "files": places,
+            "files": [
+                quote(os.fsencode(os.path.relpath(files[name].absolute(), out.resolve()))) if name in files else None
+                for name in images
+            ],
             # of each image the classes that are there, and those of which nothing is known
             "truth": None
             if labels is None
             else [[np.flatnonzero(row > 0).tolist(), np.flatnonzero(row < 0).tolist()] for row in labels],
         }
-        columns = [_column(entries[:, c], f"column-{c}") for c in range(len(classes))]
+        # of a class two bytes an image; the page decodes a column when it is asked for
+        columns = [data_block(base64.b64encode(column.tobytes()).decode(), f"column-{c}") for c, column in enumerate(entries.T)]
         page = render(
             "gallery.html",
             TEMPLATES,
@@ -108,14 +97,12 @@ def write_gallery(
 
 def levels_of(scores: np.ndarray) -> np.ndarray:
     """Scores as whole numbers from 0 to LEVELS, of their shape, uint16: what has the same chance keeps its order by score."""
-    top = float(log_odds(np.ones(1))[0])
-    return np.round((log_odds(scores) / top + 1) / 2 * LEVELS).astype("<u2")
+    return np.round((log_odds(scores) / TOP + 1) / 2 * LEVELS).astype("<u2")
 
 
 def chances_of_levels(answers: Answers) -> list[float]:
     """The chance that a class is present at each level, to four digits; without a curve the score itself."""
-    top = float(log_odds(np.ones(1))[0])
-    scores = 1 / (1 + np.exp(-top * (2 * np.arange(LEVELS + 1) / LEVELS - 1)))
+    scores = expit(TOP * (2 * np.arange(LEVELS + 1) / LEVELS - 1))
     return np.round(answers.present(scores[:, None])[:, 0], 4).tolist()
 
 
@@ -138,25 +125,15 @@ def read_predictions(path: Path, classes: int) -> tuple[list[str], np.ndarray, n
     return frame["image"].iloc[::classes].tolist(), scores.reshape(-1, classes), codes.reshape(-1, classes), None
 
 
-def _column(entries: np.ndarray, name: str) -> Markup:
-    """The entries of a class, two bytes each; the page decodes a column when it is asked for."""
-    content = base64.b64encode(np.ascontiguousarray(entries).tobytes()).decode("ascii")
-    return Markup(f'<script type="text/plain" id="{name}">{content}</script>')
-
-
-def _thumbnails(names: Sequence[str], read: Callable[[str], Image.Image], files: Sequence[Path], workers: int | None) -> None:
+def _thumbnails(names: Sequence[str], read: Callable[[str], Image.Image], folder: Path) -> None:
     """Write the thumbnail of each image; one that can no longer be read has none."""
-    for folder in {file.parent for file in files}:
-        folder.mkdir(parents=True)
+    folder.mkdir()
 
     def make(i: int) -> None:
-        try:
-            picture = read(names[i])
-        except Rejected:
-            return
-        files[i].write_bytes(jpeg(fitted(picture, THUMBNAIL), 78))
+        with suppress(Rejected):
+            (folder / f"{i}.jpg").write_bytes(jpeg(fitted(read(names[i]), THUMBNAIL), 78))
 
-    with ThreadPoolExecutor(max(1, worker_count() if workers is None else workers)) as pool:
+    with ThreadPoolExecutor(max(1, worker_count())) as pool:
         made: Any = pool.map(make, range(len(names)))
         for _ in progress(made, desc="thumbnails", total=len(names), unit="image"):
             pass

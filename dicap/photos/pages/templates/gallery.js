@@ -11,7 +11,7 @@ const columns = new Map(); // class -> Uint16Array, decoded when it is asked for
 
 function columnOf(c) {
   if (!columns.has(c)) {
-    const text = atob($(`column-${c}`).textContent);
+    const text = atob(JSON.parse($(`column-${c}`).textContent));
     const bytes = new Uint8Array(text.length);
     for (let i = 0; i < text.length; i += 1) bytes[i] = text.charCodeAt(i);
     const view = new DataView(bytes.buffer);
@@ -36,18 +36,7 @@ function outcomeOf(i, c) {
 }
 const outcomeSaid = (i, c) => element("span", { className: `outcome ${outcomeOf(i, c)}`, textContent: outcomeOf(i, c) });
 
-const thumbnailOf = (i) => `thumbs/${Math.floor(i / facts.folder_of)}/${i}.jpg`;
-
-function addressOf(i) {
-  if (Object.hasOwn(facts.files, names[i])) return facts.files[names[i]];
-  try {
-    const path = names[i].split("/").map(encodeURIComponent).join("/");
-    if (names[i].startsWith("/")) return `file://${path}`;
-    return `${facts.root.split("/").map(encodeURIComponent).join("/")}/${path}`;
-  } catch {
-    return thumbnailOf(i); // a name that is no text
-  }
-}
+const thumbnailOf = (i) => `thumbs/${i}.jpg`;
 
 // The place of each photograph in the order of names, in which a list of files need not be.
 const places = new Uint32Array(names.length);
@@ -219,7 +208,7 @@ function enlarge(k) {
     $("large-picture").src = thumbnailOf(i);
     $("large-note").textContent = "The photograph was moved, or is of a kind that browsers do not show: this is its thumbnail.";
   };
-  $("large-picture").src = addressOf(i);
+  $("large-picture").src = facts.files[i] ?? thumbnailOf(i);
   $("large-picture").alt = `Photograph ${k + 1} of ${shown.length}`;
   $("large-name").replaceChildren(element("bdi", { textContent: names[i] }));
   $("previous").disabled = k === 0;

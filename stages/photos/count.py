@@ -13,11 +13,10 @@ from stages.support.terminal import columns, finish, say
 @click.command("count")
 @click.argument("images", nargs=-1)
 @click.option("--model", type=click.Path(path_type=Path), help="Another model than the pipeline's last.")
-@click.option("--class", "classes", multiple=True, help="Count this class alone; may be given several times.")
 @out_option("counts.csv", "A .csv file.")
 @device_option
 @params_option
-def command(images: tuple[str, ...], model: Path | None, classes: tuple[str, ...], out: Path, device: str, params: Path) -> None:
+def command(images: tuple[str, ...], model: Path | None, out: Path, device: str, params: Path) -> None:
     """Count how many of IMAGES show each class, with a 95 % interval; without IMAGES, the project's own unlabelled ones.
 
     IMAGES as for `predict`. The sum of the model's probabilities is corrected by its errors on held-out labelled images. The
@@ -45,9 +44,7 @@ def command(images: tuple[str, ...], model: Path | None, classes: tuple[str, ...
         if not len(rows):
             raise DataError(f"{store.folder}: every image is labelled; name a folder to count in")
         photos, number = stored(store, rows), len(rows)
-    table, outcome, warnings = count(
-        model or ARTIFACTS / "finetune", photos, number, classes, device=device, known=known_features()
-    )
+    table, outcome, warnings = count(model or ARTIFACTS / "finetune", photos, number, device=device, known=known_features())
     with replacing_own(out) as temporary:
         table.to_csv(temporary, index=False, float_format="%.6g", lineterminator="\n")
     shown = [(row["class"], f"{row['count']:,.0f}", f"{row['low']:,.0f} to {row['high']:,.0f}") for _, row in table.iterrows()]

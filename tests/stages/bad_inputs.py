@@ -129,7 +129,6 @@ SETTINGS = [
     Case("params.yaml in another encoding", "train", params("dataset: table # é\n".encode("latin-1")), code=2),
     Case("an object in params.yaml", "train", params(b"ratio: !!python/object/apply:os.system ['touch planted']\n"), code=2),
     Case("a section that holds itself", "train", params(lambda text: text + "\nloop: &a {b: *a}\n"), code=2),
-    Case("a class that is not there, to count", "count --class rde", {}, code=2),
     Case("counts in another form than a table", "count --out counts.json", {}, code=2),
     Case("an unknown command", "trian", {}, code=2),
     Case("a learning rate that explodes", "warmup", wrong(optimiser__lr=1e20)),

@@ -3,9 +3,8 @@
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from markupsafe import Markup
@@ -34,9 +33,9 @@ class Question:
 
     id: str
     chance: np.ndarray
-    on: Sequence[int]
-    odd: Sequence[int] = field(default=())
-    unknown: Sequence[int] = field(default=())
+    on: list[int]
+    odd: Sequence[int] = ()
+    unknown: Sequence[int] = ()
 
 
 def write_labelling_page(
@@ -63,9 +62,9 @@ def write_labelling_page(
     side = int(np.clip(LARGE * np.sqrt(BUDGET / len(questions)), 256, LARGE))
     photographs, items = [], []
     for number, (question, picture) in enumerate(zip(questions, pictures, strict=True)):
-        content = address(jpeg(fitted(picture, side))).split(",", 1)[1]
-        photographs.append(data_block(content, f"photograph-{number}"))
-        items.append(_item(question) | {"thumbnail": address(jpeg(fitted(picture, THUMBNAIL), 75))})
+        photographs.append(data_block(address(jpeg(fitted(picture, side))), f"photograph-{number}"))
+        more = {"chance": question.chance.round(4).tolist(), "thumbnail": address(jpeg(fitted(picture, THUMBNAIL), 75))}
+        items.append(asdict(question) | more)
     count = len(questions)
     batch = {
         "key": batch_key(questions, classes, [item["thumbnail"] for item in items], review=review),
@@ -96,22 +95,6 @@ def write_labelling_page(
 
 def batch_key(questions: Sequence[Question], classes: Sequence[str], pictures: Sequence[str] = (), *, review: bool) -> str:
     """What the decisions of a batch are kept under: one browser may keep those of projects with equal names."""
-    content: list[Any] = [[question.id for question in questions], list(classes), list(pictures)]
-    if review:
-        content.append([sorted(map(int, question.on)) for question in questions])
-        if any(len(question.unknown) for question in questions):
-            content.append([sorted(map(int, question.unknown)) for question in questions])
+    said = [[sorted(question.on), sorted(question.unknown)] for question in questions] if review else None
+    content = [[question.id for question in questions], list(classes), list(pictures), said]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:20]
-
-
-def _item(question: Question) -> dict[str, Any]:
-    item: dict[str, Any] = {
-        "id": question.id,
-        "chance": [round(float(chance), 4) for chance in question.chance],
-        "on": sorted(map(int, question.on)),
-    }
-    if len(question.odd):
-        item["odd"] = [[int(c), item["chance"][c]] for c in question.odd]
-    if len(question.unknown):
-        item["unknown"] = sorted(map(int, question.unknown))
-    return item

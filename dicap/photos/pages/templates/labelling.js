@@ -15,7 +15,7 @@ const facts = {
   key: batch.key,
   ids: items.map((item) => item.id),
   classes: batch.classes,
-  unknown: items.map((item) => item.unknown ?? []),
+  unknown: items.map((item) => item.unknown),
   page: location.pathname,
 };
 let kept = { at: 0, extra: batch.extra, decided: {}, past: [], changed: false, downloads: 0, ...facts };
@@ -79,11 +79,11 @@ function toggle(c) {
   const answered = new Set(answeredOf(i));
   const wasOn = on.delete(c);
   // A class that was unknown goes from unknown to on, to off, and back.
-  if (items[i].unknown?.includes(c) && !wasOn && answered.has(c)) {
+  if (items[i].unknown.includes(c) && !wasOn && answered.has(c)) {
     answered.delete(c);
   } else {
     if (!wasOn) on.add(c);
-    if (items[i].unknown?.includes(c)) answered.add(c);
+    if (items[i].unknown.includes(c)) answered.add(c);
   }
   change(i, stateOf(i) === "done" ? "done" : "begun", on, answered);
   save();
@@ -108,7 +108,7 @@ function decide(state, on, answered = answeredOf(kept.at)) {
 }
 
 const skip = () => decide("skip", onOf(kept.at)); // what is on stays on, for whoever comes back
-const none = () => decide("done", [], items[kept.at].unknown ?? []);
+const none = () => decide("done", [], items[kept.at].unknown);
 
 function following(i) {
   const open = (k) => !["done", "skip"].includes(stateOf(k));
@@ -222,7 +222,7 @@ const images = new Map(); // photograph -> address; a few, so that stepping back
 
 function pictureOf(i) {
   if (!images.has(i)) {
-    images.set(i, `data:image/jpeg;base64,${JSON.parse($(`photograph-${i}`).textContent)}`);
+    images.set(i, JSON.parse($(`photograph-${i}`).textContent));
     if (images.size > 8) images.delete(images.keys().next().value);
   }
   return images.get(i);
@@ -232,7 +232,7 @@ const orders = new Map();
 
 function orderOf(i) {
   if (!orders.has(i)) {
-    const odd = (items[i].odd ?? []).map(([c]) => c);
+    const { odd } = items[i];
     const rest = items[i].chance.map((_, c) => c).filter((c) => !odd.includes(c));
     rest.sort((a, b) => chanceOf(i, b) - chanceOf(i, a) || a - b);
     orders.set(i, [...odd, ...rest]);
@@ -259,7 +259,7 @@ function drawChips() {
   const i = kept.at;
   const on = new Set(onOf(i));
   const unknown = unknownOf(i);
-  const odd = new Map(items[i].odd ?? []);
+  const odd = new Set(items[i].odd);
   const focused = document.activeElement?.dataset?.class;
   const shown = visible();
   const chips = shown.map((c, k) => {
@@ -303,11 +303,11 @@ function drawChips() {
 
 function why(item) {
   const given = new Set(item.on);
-  return (item.odd ?? []).flatMap(([c, chance], k) => [
+  return item.odd.flatMap((c, k) => [
     k ? " " : "",
     given.has(c) ? "Labelled " : "Not labelled ",
     element("b", {}, element("bdi", { textContent: nameOf(c) })),
-    given.has(c) ? `, found unlikely (${percent(chance)}).` : `, found likely (${percent(chance)}).`,
+    given.has(c) ? `, found unlikely (${percent(item.chance[c])}).` : `, found likely (${percent(item.chance[c])}).`,
   ]);
 }
 

@@ -1,10 +1,10 @@
 """A look at somebody's own images before anything is converted: what is there, and what may go wrong."""
 
-import unicodedata
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from unicodedata import normalize
 
 from dicap.data.sources.base import Item, RawSet, Rejected, unknown_entries
 from dicap.errors import first_of
@@ -69,24 +69,17 @@ def survey(place: Path, options: Own) -> tuple[Survey, Own]:
         Question: what is there can be read in more than one way.
     """
     share = options.test_share
-    root, drawing, raw = look(
-        place, options.model_copy(update={"test_share": share or TEST_SHARE})
-    )  # where there is no test split
+    root, drawing, raw = look(place, options.model_copy(update={"test_share": share or TEST_SHARE}))
     options = drawing.model_copy(update={"test_share": share})
     kind, drawn = raw.source["format"], raw.source.get("test_drawn", 0)
     options = drawing if drawn else options
-    unlisted = 0
-    if not options.unlabeled_root and kind != "folders":
-        unlisted = _unlisted(raw, root, options)
+    listed, unlisted = len(raw.items), _unlisted(raw, root, options) if options.unlabeled_root or kind != "folders" else 0
+    if unlisted and options.unlabeled_root:
+        raw.notes.append(f"images below {root} that no annotation names, which are left out: {unlisted}")
+    elif unlisted:
         wider = options.model_copy(update={"unlabeled_root": str(root)})
-        if unlisted and len((all_ := read(root, wider, looking=True)).items) > len(
-            raw.items
-        ):  # and no copies alone, which are left out
-            raw, options = all_, wider
-        else:
-            unlisted = 0
-    elif options.unlabeled_root and (left_out := _unlisted(raw, root, options)):
-        raw.notes.append(f"images below {root} that no annotation names, which are left out: {left_out}")
+        if len((everything := read(root, wider, looking=True)).items) > listed:  # and no copies alone, which are left out
+            raw, options = everything, wider
     unreadable, missing = [], []
     for i in progress(range(len(raw.items)), desc="look", total=len(raw.items), unit="image"):
         try:
@@ -107,7 +100,7 @@ def survey(place: Path, options: Own) -> tuple[Survey, Own]:
         everywhere=_everywhere(raw),
         unreadable=unreadable,
         missing=missing,
-        unlisted=unlisted,
+        unlisted=len(raw.items) - listed,
         notes=raw.notes,
     )
     result.understood = list(_understood(raw, kind, result, drawn, options.test_share))
@@ -156,10 +149,8 @@ def _ratio(survey: Survey) -> tuple[float, str]:
 
 def _everywhere(raw: RawSet) -> list[str]:
     train = [item for item in raw.items if item.split == "train"]
-    missing = set()
-    for item in train:
-        missing |= set(item.absent) if item.absent is not None else {*range(len(raw.classes))} - {*(item.labels or ())}
     seen = {c for item in train for c in item.labels or ()}
+    missing = {c for item in train for c in (seen - {*(item.labels or ())} if item.absent is None else item.absent)}
     return [name for c, name in enumerate(raw.classes) if c in seen - missing]
 
 
@@ -186,10 +177,8 @@ def _problems(survey: Survey) -> Iterator[str]:
     if survey.counts["train"] < 50:
         yield f"only {survey.counts['train']} labelled training images; a few hundred are a good start"
     looks_alike: dict[str, list[str]] = {}
-    for name, _, _ in survey.classes:
-        # what one sees of a name: without capitals, letters that have no shape, and the kind of its blanks
-        shapes = "".join(letter for letter in unicodedata.normalize("NFKC", name) if unicodedata.category(letter) != "Cf")
-        looks_alike.setdefault(" ".join(shapes.casefold().split()), []).append(name)
+    for name, _, _ in survey.classes:  # what one sees of a name: without capitals and the kind of its blanks
+        looks_alike.setdefault(" ".join(normalize("NFKC", name).casefold().split()), []).append(name)
     twins = [" and ".join(map(ascii, names)) for names in looks_alike.values() if len(names) > 1]
     if twins:
         yield f"classes that look alike or differ in capitals only: {first_of(twins, SHOWN)}"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
@@ -38,6 +36,8 @@ def command(filled: Path, new_classes: bool, separator: str | None, params: Path
     labels are corrected later, the correction counts. One file under labels/, named by its content, keeps all labels given so
     far: commit it with params.yaml.
     """
+    import pandas as pd
+
     from dicap.data.format import read_index, read_meta
     from dicap.photos.readers.listing import check_names
     from dicap.photos.readers.names import says_nothing
@@ -84,20 +84,18 @@ def command(filled: Path, new_classes: bool, separator: str | None, params: Path
     given = {image: replace(labels, **marks.get(image, {})) for image, labels in given.items() if image not in other}
     if not given:
         raise DataError(f"{filled}: all its labels were given to other photographs of these names; label the ones that are here")
-    fresh = {image: labels.after(before.get(image)) for image, labels in given.items()}
-    outcome = {image: labels.after(labelled.get(image)) for image, labels in given.items()}  # as `convert` will have it
-    changed, confirmed = compared(outcome, labelled, classes)
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerows(table_of(before | fresh))
-    content = text.getvalue().encode()
+    every = before | {image: labels.after(before.get(image)) for image, labels in given.items()}
+    known = {image: labels for image, labels in given.items() if image in labelled}
+    changed = [line for image, labels in sorted(known.items()) if (line := compared(image, labels, labelled[image], classes))]
+    heads, *rows = table_of(every)
+    content = pd.DataFrame(rows, columns=heads).to_csv(index=False, lineterminator="\n").encode()
     path = LISTS / f"added-{content_mark(content)}.csv"
     with replacing(path) as temporary:
         temporary.write_bytes(content)
     later = sorted({*(settings.own.new_classes or ()), *names})
     change_settings(params, {"own.added": path.as_posix(), "own.new_classes": later or None})
-    for image, lost, gained in changed[:SHOWN]:
-        say(f"{image}: {', '.join([f'- {name}' for name in lost] + [f'+ {name}' for name in gained])}")
+    for line in changed[:SHOWN]:
+        say(line)
     if len(changed) > SHOWN:
         say(f"... and {len(changed) - SHOWN} more")
     new = {*names}
@@ -106,8 +104,8 @@ def command(filled: Path, new_classes: bool, separator: str | None, params: Path
         say(f"{', '.join(names)}: unknown, neither there nor absent, in {len(open_)} images that were labelled before")
     for note in forgotten(path.as_posix()):
         say(f"note: {note}")
-    facts = {"new": len(fresh) - len(changed) - confirmed, "changed": len(changed), "confirmed": confirmed}
-    finish("import-labels", facts | {"in all": len(before | fresh), "labels": str(path)}, ["dvc repro"])
+    facts = {"new": len(given) - len(known), "changed": len(changed), "confirmed": len(known) - len(changed)}
+    finish("import-labels", facts | {"in all": len(every), "labels": str(path)}, ["dvc repro"])
 
 
 def marks_of(settings: Settings, images: Collection[str]) -> dict[str, dict[str, str]]:
@@ -133,44 +131,34 @@ def table_of(given: dict[str, Given]) -> list[list[str]]:
     `was` and `photo` are marks of what the data set itself said of the image and of its file when the labels were imported.
     """
     in_part = any(entry.absent is not None for entry in given.values())
-    marked = any(entry.was is not None for entry in given.values())
-    rows = [["image", "labels", *["absent"] * in_part, *["was", "photo"] * marked]]
+    rows = [["image", "labels", *["absent"] * in_part, "was", "photo"]]
     for image, entry in sorted(given.items()):
         labels = ";".join(entry.labels) or ("-" if entry.absent is None else "")
         absent = "*" if entry.absent is None else ";".join(entry.absent) or "-"
-        marks = ["?" if entry.was is None else entry.was, entry.photo or ""]
-        rows.append([image, labels, *[absent] * in_part, *marks * marked])
+        rows.append([image, labels, *[absent] * in_part, "?" if entry.was is None else entry.was, entry.photo or ""])
     return rows
 
 
 def current_labels(folder: Path, classes: list[str]) -> dict[str, Given]:
     """{image: what is known of it} of the images of a converted set that have labels."""
-    from dicap.data.format import is_partial, read_index, read_meta
+    from dicap.data.format import read_index
     from dicap.photos.readers.read import given_of
 
-    columns = ["id", "labels", "absent"] if is_partial(read_meta(folder)) else ["id", "labels"]
-    rows = read_index(folder, columns).to_pylist()
-    entries = {row["id"]: given_of(row["labels"], row.get("absent"), classes) for row in rows}
+    entries = {row["id"]: given_of(row["labels"], row.get("absent"), classes) for row in read_index(folder).to_pylist()}
     return {image: labels for image, labels in entries.items() if labels is not None}
 
 
-def compared(
-    fresh: dict[str, Given], earlier: dict[str, Given], classes: list[str]
-) -> tuple[list[tuple[str, list[str], list[str]]], int]:
-    """(image, names lost, names gained) of the images whose labels change, and how many keep theirs.
+def compared(image: str, labels: Given, earlier: Given, classes: list[str]) -> str:
+    """`<image>: - names lost, + names gained` as `convert` will have it; empty where nothing changes.
 
-    If an image is labelled in part, before or after, its absent classes are compared too: `not cat`.
+    If the image is labelled in part, before or after, its absent classes are compared too: `not cat`.
     """
+    labels = labels.after(earlier)
+    in_part = labels.absent is not None or earlier.absent is not None
 
-    def words(labels: Given, in_part: bool) -> set[str]:
-        absent = [name for name in classes if name not in labels.labels] if labels.absent is None else labels.absent
-        return {*labels.labels, *(f"not {name}" for name in absent if in_part)}
+    def words(of: Given) -> set[str]:
+        return {*of.labels, *(f"not {name}" for name in of.among(classes).absent or () if in_part)}
 
-    changed = []
-    for image, labels in sorted(fresh.items()):
-        if image in earlier:
-            in_part = labels.absent is not None or earlier[image].absent is not None
-            was, now = words(earlier[image], in_part), words(labels, in_part)
-            if was != now:
-                changed.append((image, sorted(was - now), sorted(now - was)))
-    return changed, sum(image in earlier for image in fresh) - len(changed)
+    was, now = words(earlier), words(labels)
+    changes = [f"- {name}" for name in sorted(was - now)] + [f"+ {name}" for name in sorted(now - was)]
+    return f"{image}: {', '.join(changes)}" if changes else ""

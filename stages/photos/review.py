@@ -47,39 +47,30 @@ def command(count: int, again: bool, out: Path, device: str, params: Path) -> No
     store = Store.open(data_folder(settings))
     roles = read_roles(ARTIFACTS / "split" / "split.parquet", store.ids)
     rows = np.flatnonzero(labelled_mask(store.folder) & (roles != "test"))  # those that `ratio` hides too: nothing trains here
+    ids = [str(store.ids[row]) for row in rows]
     if len(rows) < 2:
         raise DataError(f"{store.folder}: fewer than two labelled images to compare; label some first (dicap-stage suggest)")
     labels = read_labels(store.folder, rows, partial=True)
-    in_part = (labels < 0).any()
+    in_part = bool((labels < 0).any())
     scores = out_of_fold_scores(settings, store, rows, labels, roles, device)
     looked_at = added_before(settings.own.added) if settings.own.added and not again else {}
-    ranked = doubts(scores, labels, np.array([store.ids[row] not in looked_at for row in rows]))
+    ranked = doubts(scores, labels, np.array([image not in looked_at for image in ids]))
     if not ranked:
         raise DataError(f"{store.folder}: every labelled image was looked at; --again shows them once more")
     chance, names = chances(scores, labels), store.classes
-    table = [["image", "labels", *(["absent"] if in_part else []), "surprise", "look_at"]]
+    table = [["image", "labels", *["absent"] * in_part, "surprise", "look_at"]]
+    questions = []
     for doubt in ranked:
-        mine = labels[doubt.row]
-        given, absent = (";".join(names[c] for c in np.flatnonzero(mine == value)) for value in (1, 0))
-        if (mine >= 0).all():
+        on, off, unknown = (np.flatnonzero(labels[doubt.row] == value).tolist() for value in (1, 0, -1))
+        questions.append(Question(ids[doubt.row], chance[doubt.row], on, doubt.odd, unknown))
+        given, absent, odd = (";".join(names[c] for c in some) for some in (on, off, doubt.odd))
+        if not unknown:
             given, absent = given or "-", "*"
-        odd = ";".join(names[c] for c in doubt.odd)
-        told = [given, absent or "-"] if in_part else [given]
-        table.append([str(store.ids[rows[doubt.row]]), *told, f"{doubt.surprise:.3f}", odd])
+        table.append([ids[doubt.row], given, *[absent or "-"] * in_part, f"{doubt.surprise:.3f}", odd])
     write_list(listing, table)
-    shown = ranked[:count]
-    questions = [
-        Question(
-            str(store.ids[rows[doubt.row]]),
-            chance[doubt.row],
-            np.flatnonzero(labels[doubt.row] > 0).tolist(),
-            odd=doubt.odd,
-            unknown=np.flatnonzero(labels[doubt.row] < 0).tolist(),
-        )
-        for doubt in shown
-    ]
-    pictures = originals(settings, store, [int(rows[doubt.row]) for doubt in shown])
-    downloaded = write_labelling_page(questions, pictures, names, page, review=True, measured=True)
+    shown = questions[:count]
+    pictures = originals(settings, store, [int(rows[doubt.row]) for doubt in ranked[:count]])
+    downloaded = write_labelling_page(shown, pictures, names, page, review=True, measured=True)
     seen_by = f"{settings.backbone} ({settings.backbone_weights} weights) before training"
     say(f"ranked by linear heads on the features of {seen_by}, each image scored out of fold")
     facts = {"images": len(shown), "of": len(ranked), "page": str(page), "list": str(listing)}
@@ -100,10 +91,10 @@ def out_of_fold_scores(
     from dicap.photos.predict import embeddings
     from dicap.photos.review import among_neighbours, out_of_fold
 
-    if not settings.needs_features:
-        photos = progress(stored(store, rows), desc="review", total=len(rows), unit="image")
+    if settings.needs_features:
+        seen = np.flatnonzero(roles != "test")  # the unlabelled ones tell what is alike
+        features = open_features(ARTIFACTS / "features", settings, store).mean(seen)
+    else:
+        seen, photos = rows, progress(stored(store, rows), desc="review", total=len(rows), unit="image")
         _, features = embeddings(pretrained_network(settings), photos, store.image_size, Runtime.choose(device))
-        return out_of_fold(among_neighbours(features), labels)
-    seen = np.flatnonzero(roles != "test")  # the unlabelled ones tell what is alike
-    features = open_features(ARTIFACTS / "features", settings, store).mean(seen)
     return out_of_fold(among_neighbours(features)[np.searchsorted(seen, rows)], labels)

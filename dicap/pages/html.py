@@ -45,7 +45,6 @@ def render(
     environment.filters["thousands"] = lambda n: f"{n:,}"
     environment.filters["number"] = lambda x, digits=2: "–" if x is None else f"{x:.{digits}f}"
     environment.filters["percent"] = lambda x, digits=0: "–" if x is None else f"{100 * x:.{digits}f}"
-    assert environment.loader is not None
 
     def contents(names: Sequence[str]) -> str:
         return "\n".join(environment.get_template(part).render() for part in names)

@@ -32,6 +32,7 @@ from dicap.settings.resolve import TEMPLATE, change_settings
 LABELS, HELD = "labels.parquet", ".dicap-lock"  # Parquet, which tells a missing value from the text NA
 # How the labels are to be read has to be known before they are: options of `init-data` by these names.
 READING = tuple(key for key in Own.model_fields if key not in ("added", "new_classes", "names"))
+SEVERAL = (list, tuple, set, frozenset, np.ndarray)  # what a cell with several labels may be
 FILES = ("weights_file", "own.unlabeled_root")  # settings whose relative paths are the caller's
 
 
@@ -106,15 +107,14 @@ def fit(
         raise DataError(f"{cache}: this cache lies among the photographs; name a folder elsewhere with cache=")
     changes = _plain(settings or {})
     (cache / "store").mkdir(parents=True, exist_ok=True)
-    with alone(cache / "fit", wait=True), ExitStack() as stack:
+    with alone(cache / "fit", wait=True):
         for lock in cache.glob(f"fit-*/{HELD}"):  # other folders are not ours
             with suppress(OSError), locked(lock) as unheld:  # another user's, or gone by now: its fit has just ended
                 if unheld:
                     shutil.rmtree(lock.parent, ignore_errors=True)
         folder = TemporaryDirectory(prefix="fit-", dir=cache)
         place = Path(folder.name).absolute()
-        stack.enter_context(locked(place / HELD))
-        held = stack.pop_all()
+        (held := ExitStack()).enter_context(locked(place / HELD))
     joined = place / "photographs"
     options = []
     for name in READING:
@@ -177,12 +177,10 @@ def _column(cells: pd.Series) -> pa.Array:
     """A column of a data frame: lists of names as they are, else what is no number as texts; what is missing stays so."""
     if cells.dtype != np.dtype(object):
         return pa.array(cells, from_pandas=True)
-    many = [isinstance(cell, list | tuple | set | frozenset | np.ndarray) for cell in cells]
-    missing = [not several and bool(pd.isna(cell)) for cell, several in zip(cells, many, strict=True)]
-    if any(many):
-        names = [list(map(str, cell)) if several else [str(cell)] for cell, several in zip(cells, many, strict=True)]
-        return pa.array([None if gone else one for one, gone in zip(names, missing, strict=True)], pa.list_(pa.string()))
-    return pa.array([None if gone else str(cell) for cell, gone in zip(cells, missing, strict=True)], pa.string())
+    names = [list(map(str, cell)) if isinstance(cell, SEVERAL) else None if pd.isna(cell) else [str(cell)] for cell in cells]
+    if any(isinstance(cell, SEVERAL) for cell in cells):
+        return pa.array(names, pa.list_(pa.string()))
+    return pa.array([name and name[0] for name in names], pa.string())
 
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -72,13 +72,11 @@ def _of_path(text: str, *, alone: bool, listed: bool) -> list[Photograph]:
 
 
 def _arrays(pixels: np.ndarray) -> list[np.ndarray]:
-    if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.ndim not in (2, 3, 4):
-        kind = f"{pixels.dtype} of shape {pixels.shape}" if isinstance(pixels, np.ndarray) else type(pixels).__name__
+    is_array = isinstance(pixels, np.ndarray)
+    is_image = is_array and pixels.dtype == np.uint8 and pixels.ndim in (2, 3, 4) and pixels.size
+    if not is_image or (pixels.ndim > 2 and pixels.shape[-1] not in (3, 4)):
+        kind = f"{pixels.dtype} of shape {pixels.shape}" if is_array else type(pixels).__name__
         raise DataError(f"predict: found {kind}, expected a path, a PIL image, or an array of uint8 of shape (H, W, 3)")
-    if not pixels.size:
-        raise DataError(f"predict: an array of shape {pixels.shape} holds no image")
-    if pixels.ndim > 2 and pixels.shape[-1] not in (3, 4):
-        raise DataError(f"predict: an array of shape {pixels.shape}; expected channels last, (H, W, 3)")
     return list(pixels) if pixels.ndim == 4 else [pixels]
 
 

@@ -15,7 +15,7 @@ PLUGINS = {
     "features of a frozen backbone": "dicap.frozen.inputs:open_features",
     "computing features": "stages.frozen.features:compute",
     "recommended rule": "dicap.frozen.loops.recommended:Recommended",
-    "gallery of test images": "stages.photos.gallery:show",
+    "gallery of test images": "stages.photos.photographs:gallery",
 }
 
 

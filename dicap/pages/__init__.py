@@ -1,2 +1,1 @@
-"""Pages for a browser: one file, no server, no network. Their templates, how they are written safely, and the two that
-people work on: labelling and the gallery of predictions. What the report's pages say is in `dicap.report`."""
+"""Pages for a browser, one file each, no server, no network: how they are written safely, and what their templates share."""

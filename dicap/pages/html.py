@@ -74,6 +74,11 @@ def data_block(value: Any, name: str) -> Markup:
     return Markup(f'<script type="application/json" id="{Markup.escape(name)}">{text}</script>')
 
 
+def address(content: bytes, kind: str = "image/jpeg") -> str:
+    """A file as an address of itself."""
+    return f"data:{kind};base64,{base64.b64encode(content).decode('ascii')}"
+
+
 def _source(text: str) -> str:
     """How a policy names an inline element by its content."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode('ascii')}'"

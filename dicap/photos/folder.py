@@ -44,10 +44,9 @@ def photographs(images: Images) -> list[Photograph]:
     for one in many:
         if isinstance(one, str | Path):
             photos += _of_path(str(one), alone=len(many) == 1, listed=several)
-        elif isinstance(one, Image.Image):
-            photos.append(Photograph(str(len(photos)), one))
         else:
-            photos += [Photograph(str(len(photos) + i), pixels) for i, pixels in enumerate(_arrays(one))]
+            open_ = [one] if isinstance(one, Image.Image) else _arrays(one)
+            photos += [Photograph(str(len(photos) + i), image) for i, image in enumerate(open_)]
     if not photos:
         raise DataError("predict: no image is named; give a file or a folder")
     return photos

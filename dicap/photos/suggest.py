@@ -20,7 +20,6 @@ from dicap.photos.review import scaled
 from dicap.randomness import permutation
 
 COMPONENTS, ITERATIONS = 64, 30  # of k-means: principal components, and rounds
-BY = ("spread", "random")  # benchmarks/suggest.py compares them, and others that lost
 
 
 def spread(embeddings: np.ndarray, count: int, labelled: int = 0) -> list[int]:
@@ -49,16 +48,9 @@ def spread(embeddings: np.ndarray, count: int, labelled: int = 0) -> list[int]:
 
 
 def suggest(
-    model: SavedModel,
-    store: Store,
-    rows: np.ndarray,
-    count: int,
-    device: str = "auto",
-    by: str = BY[0],
-    labelled: Sequence[int] | np.ndarray = (),
-    known: Path | None = None,
+    model: SavedModel, store: Store, rows: np.ndarray, count: int, device: str, by: str, labelled: np.ndarray, known: Path | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The `count` images of `rows` to label next, by one of BY; fewer where the others are near copies of them.
+    """The `count` images of `rows` to label next, `by` spread or random; fewer where the others are near copies of them.
 
     Returns their rows and the chance that each class is present (n, C), as far as it was measured; else the scores.
 
@@ -70,7 +62,7 @@ def suggest(
     count = min(count, len(rows))
     if by == "random":
         rows = rows[permutation(0, "suggest", 0, len(rows), "random")[:count]]
-    before = np.asarray(labelled if by == "spread" else (), int)
+    before = labelled if by == "spread" else labelled[:0]
     looked_at = np.concatenate([before, rows])
     saved, runtime, seen = opened_for(model, device, len(looked_at), known)
     photos = progress(stored(store, looked_at), desc="suggest", total=len(looked_at), unit="image")
@@ -85,9 +77,7 @@ def suggest(
     return rows[chosen], present[chosen]
 
 
-def first(
-    network: nn.Module, photos: Sequence[Photograph], size: int, count: int, runtime: Runtime, by: str = BY[0]
-) -> list[Photograph]:
+def first(network: nn.Module, photos: Sequence[Photograph], size: int, count: int, runtime: Runtime, by: str) -> list[Photograph]:
     """The first photographs to label in a folder without labels, by the features of a frozen network.
 
     Fewer than `count` if fewer can be read. Raises DataError if no photograph can be read.

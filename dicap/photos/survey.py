@@ -124,8 +124,7 @@ def _understood(raw: RawSet, kind: str, survey: Survey, drawn: int, share: float
         yield "columns", ", ".join(f"{what}: {how}" for what, how in read.items())
     splits = ", ".join(f"{count} {split}" for split, count in survey.counts.items() if count)
     yield "splits", splits + (f" (the test split drawn: own.test_share {share:g})" if drawn else "")
-    in_part = [item for item in raw.items if item.absent is not None]
-    if in_part:
+    if in_part := [item for item in raw.items if item.absent is not None]:
         unknown = unknown_entries(len(raw.classes), in_part)
         yield "known", f"{len(in_part)} images are labelled in part: of {unknown} entries (image, class) nothing is known"
 
@@ -168,17 +167,14 @@ def _problems(survey: Survey) -> Iterator[str]:
             yield f"{len(files)} of {total} images {what} ({len(files) / total:.1%}); the first: {path}" + (
                 f": {reason}" if reason != MISSING else ""
             )
-    few = [name for name, train, _ in survey.classes if train < FEW]
-    if few:
+    if few := [name for name, train, _ in survey.classes if train < FEW]:
         yield f"classes with fewer than {FEW} labelled training images ({len(few)}): {first_of(few, SHOWN)}"
-    blind = [name for name, _, test in survey.classes if not test]
-    if blind:
+    if blind := [name for name, _, test in survey.classes if not test]:
         yield f"classes without a test image, of whose score nothing can be said ({len(blind)}): {first_of(blind, SHOWN)}"
     if survey.counts["train"] < 50:
         yield f"only {survey.counts['train']} labelled training images; a few hundred are a good start"
     looks_alike: dict[str, list[str]] = {}
     for name, _, _ in survey.classes:  # what one sees of a name: without capitals and the kind of its blanks
         looks_alike.setdefault(" ".join(normalize("NFKC", name).casefold().split()), []).append(name)
-    twins = [" and ".join(map(ascii, names)) for names in looks_alike.values() if len(names) > 1]
-    if twins:
+    if twins := [" and ".join(map(ascii, names)) for names in looks_alike.values() if len(names) > 1]:
         yield f"classes that look alike or differ in capitals only: {first_of(twins, SHOWN)}"

@@ -17,8 +17,7 @@ from dicap.files.json_files import write_json
 from dicap.metrics import ledger
 from dicap.metrics.operating_point import gap
 from dicap.metrics.warnings import headline
-from dicap.pages.html import render
-from dicap.pages.pictures import address
+from dicap.pages.html import address, render
 from dicap.report import evidence, style
 from dicap.report.evidence import Evidence
 from dicap.report.figures import calibration, learning

@@ -126,16 +126,15 @@ def marks_of(settings: Settings, images: Collection[str]) -> dict[str, dict[str,
 
 
 def table_of(given: dict[str, Given]) -> list[list[str]]:
-    """The rows of the file of labels, as `read_added` reads them; with a column `absent` where something is labelled in part.
+    """The rows of the file of labels, as `read_added` reads them.
 
     `was` and `photo` are marks of what the data set itself said of the image and of its file when the labels were imported.
     """
-    in_part = any(entry.absent is not None for entry in given.values())
-    rows = [["image", "labels", *["absent"] * in_part, "was", "photo"]]
+    rows = [["image", "labels", "absent", "was", "photo"]]
     for image, entry in sorted(given.items()):
         labels = ";".join(entry.labels) or ("-" if entry.absent is None else "")
         absent = "*" if entry.absent is None else ";".join(entry.absent) or "-"
-        rows.append([image, labels, *[absent] * in_part, "?" if entry.was is None else entry.was, entry.photo or ""])
+        rows.append([image, labels, absent, "?" if entry.was is None else entry.was, entry.photo or ""])
     return rows
 
 

@@ -48,11 +48,9 @@ def reader(settings: Settings, store: Store) -> tuple[Callable[[str], Image], di
 
     images, place, rows = None, {}, {name: row for row, name in enumerate(store.ids)}
     if settings.dataset not in BUNDLED:
-        try:
+        with suppress(DataError):  # the raw set was moved; what was converted is still here
             raw = raw_set(settings)
             images, place = raw.images, {item.id: i for i, item in enumerate(raw.items)}
-        except DataError:
-            pass  # the raw set was moved; what was converted is still here
 
     def read(name: str) -> Image:
         with suppress(Rejected):
@@ -62,6 +60,17 @@ def reader(settings: Settings, store: Store) -> tuple[Callable[[str], Image], di
 
     paths = getattr(images, "paths", None)
     return read, {} if paths is None else {name: paths[i] for name, i in place.items()}
+
+
+def gallery(settings: Settings, store: Store, model: Path, evaluated: Path, out: Path) -> Path:
+    """Write the gallery of the test images from the predictions in a folder that `evaluate` wrote; its page."""
+    from dicap.evaluation.answers import Answers
+    from dicap.photos.pages.gallery import write_gallery
+    from dicap.photos.predict import open_model
+
+    answers = Answers.of(open_model(model, "cpu")[0].evidence)
+    read, files = reader(settings, store)
+    return write_gallery(evaluated / "predictions.parquet", store.classes, answers, out, files, read)
 
 
 def write_list(path: Path, rows: Iterable[Sequence[str]]) -> None:

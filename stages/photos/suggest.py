@@ -12,7 +12,7 @@ from stages.photos.photographs import originals, unlabelled, write_list
 from stages.support.common import ARTIFACTS, data_folder, device_option, known_features, load, out_option, params_option
 from stages.support.terminal import finish, opening, say
 
-BY = ("spread", "random")  # those of dicap.photos.suggest
+BY = ("spread", "random")  # benchmarks/suggest.py compares them, and others that lost
 LIST, PAGE = "labels.csv", "index.html"
 
 
@@ -98,11 +98,8 @@ def _first(folder: Path, count: int, by: str, classes: list[str], out: Path, dev
         )
     own = read_yaml(params) if params.exists() else {}
     values = read_yaml(TEMPLATE / "settings.yaml") | {"dataset": "table", "data_root": str(folder), "protocol": "recommended"}
-    values |= {
-        key: own[key]
-        for key in ("backbone", "backbone_weights", "weights_file", "image_size", "network")
-        if own.get(key) is not None
-    }
+    network = ("backbone", "backbone_weights", "weights_file", "image_size", "network")
+    values |= {key: own[key] for key in network if own.get(key) is not None}
     settings = resolve_values(values, params).settings
     photos = photographs(folder)
     chosen = first(pretrained_network(settings), photos, settings.image_size, count, Runtime.choose(device), by)

@@ -3,18 +3,14 @@
 import base64
 import hashlib
 import html
-import io
 import json
 import re
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image
 
 from dicap.pages.html import data_block, render
-from dicap.pages.pictures import address, fitted, jpeg
 
 OPENING = '<script type="application/json" id="x">'
 
@@ -51,13 +47,3 @@ def test_the_policy_names_the_only_script_and_style(tmp_path, monkeypatch):
     assert "unsafe" not in page
     loose = render("page.html", styles=["a.css"], style_attributes=True, words="")
     assert "style-src &#39;unsafe-inline&#39;" in loose and "script-src &#39;none&#39;" in loose
-
-
-@pytest.mark.parametrize(("size", "expected"), [((100, 50), (100, 50)), ((800, 400), (200, 100)), ((30, 900), (7, 200))])
-def test_pictures_fit_and_keep_their_proportions(size, expected):
-    image = Image.fromarray(np.zeros((size[1], size[0], 3), np.uint8))
-    small = fitted(image, 200)
-    assert small.size == expected and image.size == size
-    content = address(jpeg(small))
-    with Image.open(io.BytesIO(base64.b64decode(content.removeprefix("data:image/jpeg;base64,")))) as read:
-        assert read.size == expected and read.format == "JPEG"

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dicap.photos.review import scaled
-from dicap.photos.suggest import BY, principal, spread
-from stages.photos import suggest
+from dicap.photos.suggest import principal, spread
 
 
 @given(st.integers(0, 10**6), st.integers(0, 4), st.integers(1, 4))
@@ -33,7 +32,3 @@ def test_all_images_and_copies_once():
     assert len(spread(np.repeat(rows[:3], 5, axis=0), 6)) == 3
     copies = spread(np.repeat(rows[:3], 3, axis=0)[[0, 3, 6, 1, 4, 7, 2, 5, 8]], 2, labelled=3)
     assert len({*copies}) == 2 and min(copies) >= 3, "copies of labelled images, where nothing else is left"
-
-
-def test_the_command_offers_what_there_is():
-    assert suggest.BY == BY

@@ -50,8 +50,8 @@ def test_from_no_label_at_all(bare_project, tmp_path):
 
 
 def given_in(added):
-    """The lines of a file of imported labels, without the marks of what was there when they were."""
-    return [line.rsplit(",", 2)[0] for line in added.read_text().splitlines()]
+    """The first two columns of a file of imported labels."""
+    return [line.rsplit(",", 3)[0] for line in added.read_text().splitlines()]
 
 
 def test_suggest_label_import_and_run_again(project):

@@ -1,5 +1,16 @@
 """Pages on photographs: what was predicted, what to label."""
 
+import io
 from pathlib import Path
 
+from PIL import Image
+
 TEMPLATES = Path(__file__).with_name("templates")
+
+
+def jpeg(image: Image.Image, side: int, quality: int = 85) -> bytes:
+    """The image as a JPEG file within `side` pixels each way, its proportions kept; a smaller one stays as it is."""
+    small, stream = image.copy(), io.BytesIO()
+    small.thumbnail((side, side), Image.Resampling.LANCZOS)
+    small.save(stream, format="JPEG", quality=quality)
+    return stream.getvalue()

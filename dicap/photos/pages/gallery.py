@@ -24,8 +24,7 @@ from dicap.files.tables import matrix, read_parquet
 from dicap.files.written import replacing_own_folder
 from dicap.machine.progress import progress
 from dicap.pages.html import data_block, render
-from dicap.pages.pictures import fitted, jpeg
-from dicap.photos.pages import TEMPLATES
+from dicap.photos.pages import TEMPLATES, jpeg
 
 THUMBNAIL = 256  # pixels of the longer side
 LEVELS = (1 << 14) - 1  # of a score in the page, even steps of its logit; the two bits above hold the decision
@@ -70,9 +69,7 @@ def write_gallery(
                 for name in images
             ],
             # of each image the classes that are there, and those of which nothing is known
-            "truth": None
-            if labels is None
-            else [[np.flatnonzero(row > 0).tolist(), np.flatnonzero(row < 0).tolist()] for row in labels],
+            "truth": labels is not None and [[np.flatnonzero(row * by > 0).tolist() for by in (1, -1)] for row in labels],
         }
         # of a class two bytes an image; the page decodes a column when it is asked for
         columns = [data_block(base64.b64encode(column.tobytes()).decode(), f"column-{c}") for c, column in enumerate(entries.T)]
@@ -117,8 +114,7 @@ def read_predictions(path: Path, classes: int) -> tuple[list[str], np.ndarray, n
         return table["id"].to_pylist(), scores, np.where(answer < 0, CODES["unsure"], answer).astype(np.uint8), labels
     wanted = ["image", "probability", "decision"]
     if path.suffix.lower() == ".csv":
-        text = {"image": str, "decision": str}
-        frame = pd.read_csv(path, usecols=wanted, dtype=text, keep_default_na=False, na_filter=False)
+        frame = pd.read_csv(path, usecols=wanted, dtype={"image": str}, na_filter=False)
     else:
         frame = read_parquet(path, wanted).to_pandas()
     scores, codes = frame["probability"].to_numpy(np.float32), frame["decision"].map(CODES).to_numpy(np.uint8)
@@ -131,7 +127,7 @@ def _thumbnails(names: Sequence[str], read: Callable[[str], Image.Image], folder
 
     def make(i: int) -> None:
         with suppress(Rejected):
-            (folder / f"{i}.jpg").write_bytes(jpeg(fitted(read(names[i]), THUMBNAIL), 78))
+            (folder / f"{i}.jpg").write_bytes(jpeg(read(names[i]), THUMBNAIL, 78))
 
     with ThreadPoolExecutor(max(1, worker_count())) as pool:
         made: Any = pool.map(make, range(len(names)))

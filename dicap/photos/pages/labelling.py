@@ -11,9 +11,8 @@ from markupsafe import Markup
 from PIL import Image
 
 from dicap.files.written import replacing_own
-from dicap.pages.html import data_block, render
-from dicap.pages.pictures import address, fitted, jpeg
-from dicap.photos.pages import TEMPLATES
+from dicap.pages.html import address, data_block, render
+from dicap.photos.pages import TEMPLATES, jpeg
 
 LARGE, THUMBNAIL = 1024, 160  # pixels
 BUDGET = 100  # photographs of LARGE pixels; more are made smaller, so that the page stays about as large as these
@@ -62,8 +61,8 @@ def write_labelling_page(
     side = int(np.clip(LARGE * np.sqrt(BUDGET / len(questions)), 256, LARGE))
     photographs, items = [], []
     for number, (question, picture) in enumerate(zip(questions, pictures, strict=True)):
-        photographs.append(data_block(address(jpeg(fitted(picture, side))), f"photograph-{number}"))
-        more = {"chance": question.chance.round(4).tolist(), "thumbnail": address(jpeg(fitted(picture, THUMBNAIL), 75))}
+        photographs.append(data_block(address(jpeg(picture, side)), f"photograph-{number}"))
+        more = {"chance": question.chance.round(4).tolist(), "thumbnail": address(jpeg(picture, THUMBNAIL, 75))}
         items.append(asdict(question) | more)
     count = len(questions)
     batch = {

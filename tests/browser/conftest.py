@@ -1,10 +1,9 @@
-"""A real browser, from the system's packages, that notes every complaint and every request."""
+"""A real browser, from the system's packages, that notes every complaint and every request of the network."""
 
 import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 import pytest
 
@@ -21,27 +20,19 @@ ARGUMENTS = [
 
 
 class Reader:
-    """Somebody who opens pages: a browser profile of their own, which closing and opening again does not empty."""
+    """Somebody who opens pages: a browser profile of their own."""
 
-    def __init__(self, playwright, program: str, profile: Path) -> None:
-        self._playwright, self._program, self._profile = playwright, program, profile
-        self._context = None
+    def __init__(self, context) -> None:
+        self._context = context
         self.complaints: list[str] = []
-        self.requests: list[str] = []
+        self.sent: list[str] = []
 
-    def open(self, path: Path, **options):
-        """The page of a file; `options` as viewport or color_scheme."""
-        if self._context is None:
-            self._context = self._playwright.chromium.launch_persistent_context(
-                self._profile,
-                executable_path=self._program,
-                args=ARGUMENTS,
-                **({"viewport": {"width": 1400, "height": 900}} | options),
-            )
+    def open(self, path: Path):
+        """The page of a file."""
         page = self._context.new_page()
         page.on("console", lambda message: message.type in ("error", "warning") and self.complaints.append(message.text))
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("request", lambda request: self.requests.append(request.url))
+        page.on("request", lambda request: request.url.startswith(("file:", "data:", "blob:")) or self.sent.append(request.url))
         self.go(page, path)
         return page
 
@@ -76,24 +67,6 @@ class Reader:
             yield scheme
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
-    def close(self) -> None:
-        """Close the browser; what pages have kept stays."""
-        if self._context is not None:
-            self._context.close()
-            self._context = None
-
-    def left(self, *folders: Path) -> list[str]:
-        """Requests for anything but the files below `folders` and what pages hold themselves."""
-        return [
-            url
-            for url in self.requests
-            if urlsplit(url).scheme not in ("data", "blob")
-            and not (
-                urlsplit(url).scheme == "file"
-                and any(Path(unquote(urlsplit(url).path)).resolve().is_relative_to(folder.resolve()) for folder in folders)
-            )
-        ]
-
 
 @pytest.fixture(scope="session")
 def program() -> str:
@@ -114,11 +87,12 @@ def playwright() -> Iterator:
 
 @pytest.fixture
 def reader(playwright, program, tmp_path) -> Iterator[Reader]:
-    """Somebody who opens pages. Nothing may have been complained of at the end."""
-    somebody = Reader(playwright, program, tmp_path / "profile")
-    yield somebody
-    somebody.close()
-    assert not somebody.complaints
+    """Somebody who opens pages. Nothing may have been complained of at the end, nor asked of the network."""
+    size, profile = {"width": 1400, "height": 900}, tmp_path / "profile"
+    launch = playwright.chromium.launch_persistent_context
+    with launch(profile, executable_path=program, args=ARGUMENTS, viewport=size) as context:
+        yield (somebody := Reader(context))
+    assert not somebody.complaints and not somebody.sent
 
 
 @pytest.fixture(scope="session")

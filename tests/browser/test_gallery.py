@@ -84,7 +84,6 @@ def test_filters_orders_and_names(reader, tmp_path):
         f"of all {len(above)} from 45 % on about {above.mean():.0%} show it, which is about {above.sum() / chances.sum():.0%} of"
     )
     assert said.replace("%", " %").replace("45  %", "45 %") in page.text_content("#note").replace("\u00a0", " ")
-    assert not reader.left(tmp_path / "gallery")
 
 
 def test_the_large_picture_is_the_photograph_itself(reader, tmp_path):
@@ -109,7 +108,6 @@ def test_the_large_picture_is_the_photograph_itself(reader, tmp_path):
     page.locator(".tile").last.click()
     reader.until(page, "document.getElementById('large-note').textContent !== ''")
     reader.until(page, "document.getElementById('large-picture').naturalWidth === 256")
-    assert not reader.left(tmp_path / "gallery", tmp_path / "photo's & co")
     reader.complaints.clear()  # the browser names the missing file
 
 
@@ -162,7 +160,6 @@ def test_answers_are_told_right_from_wrong_by_the_truth(reader, tmp_path, access
         assert accessible(page) == [], scheme
     page.locator(".tile").first.click()
     reader.until(page, "document.getElementById('large-picture').naturalWidth === 64")
-    assert not reader.left(tmp_path / "gallery")
 
 
 @pytest.mark.parametrize("curve", [CURVE, None])

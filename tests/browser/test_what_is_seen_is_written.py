@@ -1,36 +1,18 @@
 """Drawn names, keys and clicks on the page to label on: what was seen as on is what is written and imported."""
 
-import shutil
-
 import numpy as np
 import pytest
-import tiny
-from click.testing import CliRunner
-from ruamel.yaml import YAML
+from project import Project
 
 from data.raw import photo, save
 from dicap.data.convert import convert
 from dicap.data.sources.base import FileImages, Item, RawSet
 from dicap.photos.pages.labelling import Question, write_labelling_page
 from dicap.photos.readers import read as own
-from stages.cli import main
+from dicap.settings import read_yaml
 
-CLASSES = [
-    "red car",
-    "blue car",
-    "red bus",
-    "blue bus",
-    "a, b",
-    "a",
-    "b",
-    'so "called"',
-    "nan",
-    "-1",
-    "猫 кошка",
-    "x|y",
-    "=1+1",
-    "N",
-]
+CLASSES = ["red car", "blue car", "red bus", "blue bus", "a, b", "a", "b"]
+CLASSES += ['so "called"', "nan", "-1", "猫 кошка", "x|y", "=1+1", "N"]
 FILES = ["a b.png", "été.png", "x,y.png", '"q".png', "one/1.png", "two/1.png", "nan.png", "-.png", "a;b.png", "=1.png", "T.PNG"]
 KEYS = [" ", " ", "s", "s", "Home", "ArrowLeft", "ArrowRight", "u", "n", "Enter", "End", *"123456"]
 LOOKS = {"true": 1, "false": 0, "mixed": -1}
@@ -80,81 +62,72 @@ def drive(page, rng, new):
         left[name] = now[2] if now[0] == name else looks
 
 
-def added_labels(folder):
-    return folder / YAML().load((folder / "params.yaml").read_text())["own"]["added"]
+def known(item, classes):
+    """{class: there (1) or not (0)}; a class of which nothing is known is in neither."""
+    there = {classes[c] for c in item.labels}
+    absent = {*classes} - there if item.absent is None else {classes[c] for c in item.absent}
+    return dict.fromkeys(there, 1) | dict.fromkeys(absent, 0)
 
 
 @pytest.mark.promise(
     "A labelling page writes the labels that it showed when you left a photograph; `import-labels` imports exactly these",
     section="Your files and labels",
 )
-def test_what_is_seen_is_what_is_written_and_imported(reader, tmp_path, monkeypatch):
-    monkeypatch.delenv("DVC_ROOT", raising=False)
-    for seed in range(4):
-        rng, review = np.random.default_rng(seed), seed % 2 == 1
-        names, classes, state = batch(rng, review)
-        rows = [[np.flatnonzero(row == value).tolist() for value in (1, 0, -1)] for row in state]
-        folder = tmp_path / str(seed)
-        questions = [
-            Question(name, rng.random(len(classes)), on, unknown=unknown)
-            for name, (on, _, unknown) in zip(names, rows, strict=True)
-        ]
-        page_file = folder / "page" / "index.html"
-        write_labelling_page(questions, [photo(k) for k in range(5)], classes, page_file, review=review, measured=True)
-        page = reader.open(page_file)
-        drive(page, rng, NEW[seed])
-        found = {}
-        for k in range(5):
-            page.locator("#strip button").nth(k).click()
-            name, decided, looks = seen(page)
-            if decided:
-                found[name] = looks
-        reader.download(page, folder / "mine.csv")
-        command = page.locator("#notice").text_content()
-        page.close()
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_seen_is_what_is_written_and_imported(reader, tmp_path, seed):
+    rng, review = np.random.default_rng(seed), seed % 2 == 1
+    names, classes, state = batch(rng, review)
+    rows = [[np.flatnonzero(row == value).tolist() for value in (1, 0, -1)] for row in state]
+    project = Project.made(tmp_path / "project", {"dataset": "table", "data_root": str(tmp_path / "raw")})
+    page_file = tmp_path / "page" / "index.html"
 
-        items = [  # five that are labelled with one class each, so that all are known; then those of the page
-            *(Item(f"{k}.png", f"{k}.png", ("train", "test")[k % 2], (k,)) for k in range(len(classes))),
-            *(
-                Item(n, n, "train", tuple(on), absent=tuple(off) if unknown else None)
-                if review and on + off
-                else Item(n, n, "unlabeled", None)
-                for n, (on, off, unknown) in zip(names, rows, strict=True)
-            ),
-        ]
-        raw = RawSet("table", classes, items, FileImages(folder / "raw", [item.path for item in items]))
-        for k, item in enumerate(items):
-            save(folder / "raw" / item.path, k)
-        convert(raw, folder / "data/converted", image_size=16, workers=0)
-        shutil.copytree(tiny.ROOT / "configs", folder / "configs")
-        values = YAML().load((tiny.ROOT / "params.yaml").read_text()) | {"dataset": "table", "data_root": str(folder / "raw")}
-        YAML().dump(values, (folder / "params.yaml").open("w"))
-        monkeypatch.chdir(folder)
-        if not found:
-            continue
+    def opened(questions, review):
+        write_labelling_page(questions, map(photo, range(len(questions))), classes, page_file, review=review, measured=True)
+        return reader.open(page_file)
+
+    def imported(page):
+        reader.download(page, project.folder / "mine.csv")
+        new = ["--new-classes"] if "--new" in page.locator("#notice").text_content() else []
         for _ in range(2):  # what it wrote it reads
-            result = CliRunner().invoke(main, ["import-labels", "mine.csv", *(["--new-classes"] if "--new" in command else [])])
-            assert result.exit_code == 0, (seed, result.output)
-        after = own.with_added(raw, added_labels(folder), folder)
-        for item, before in zip(after.items, items, strict=True):
-            shown = {after.classes[c] for c in item.labels or ()}
-            others = {*after.classes} - shown if item.absent is None else {after.classes[c] for c in item.absent}
-            now = dict.fromkeys(shown, 1) | dict.fromkeys(others, 0)
-            if item.id in found:
-                looks = {c: value for c, value in found[item.id].items() if c in after.classes}
-                assert {c: now.get(c, -1) for c in after.classes} == looks, (seed, item.id)
-            elif item.labels is not None:
-                assert now == {classes[c]: 1 for c in before.labels} | {
-                    classes[c]: 0
-                    for c in (set(range(len(classes))) - {*before.labels} if before.absent is None else before.absent)
-                }, (seed, item.id, "nothing else moves")
-        others = [Question(f"{k}.png", rng.random(len(classes)), [k], odd=[k]) for k in range(len(classes))]
-        write_labelling_page(others, map(photo, range(len(others))), classes, page_file, review=True, measured=True)
-        page = reader.open(page_file)  # made before anybody knew of the new class: of that it asks nothing
-        for _ in others:
-            page.keyboard.press(" ")
-        reader.download(page, folder / "others.csv")
-        page.close()
-        assert CliRunner().invoke(main, ["import-labels", "others.csv"]).exit_code == 0
-        again = own.with_added(raw, added_labels(folder), folder)
-        assert [(item.labels, item.absent) for item in again.items] == [(item.labels, item.absent) for item in after.items], seed
+            project.done("import-labels", "mine.csv", *new)
+        added = read_yaml(project.folder / "params.yaml")["own"]["added"]
+        return own.with_added(raw, project.folder / added, tmp_path)
+
+    items = [  # five that are labelled with one class each, so that all are known; then those of the page
+        *(Item(f"{k}.png", f"{k}.png", ("train", "test")[k % 2], (k,)) for k in range(len(classes))),
+        *(
+            Item(n, n, "train", tuple(on), absent=tuple(off) if unknown else None)
+            if review and on + off
+            else Item(n, n, "unlabeled", None)
+            for n, (on, off, unknown) in zip(names, rows, strict=True)
+        ),
+    ]
+    raw = RawSet("table", classes, items, FileImages(tmp_path / "raw", [item.path for item in items]))
+    for k, item in enumerate(items):
+        save(tmp_path / "raw" / item.path, k)
+    convert(raw, project.folder / "data/converted", image_size=16, workers=0)
+
+    asked = zip(names, rows, strict=True)
+    page = opened([Question(n, rng.random(len(classes)), on, unknown=unknown) for n, (on, _, unknown) in asked], review)
+    drive(page, rng, NEW[seed])
+    found = {}
+    for k in range(5):
+        page.locator("#strip button").nth(k).click()
+        name, decided, looks = seen(page)
+        if decided:
+            found[name] = looks
+    assert found
+    after = imported(page)
+    for item, before in zip(after.items, items, strict=True):
+        now = {} if item.labels is None else known(item, after.classes)
+        if item.id in found:
+            looks = {c: value for c, value in found[item.id].items() if c in after.classes}
+            assert {c: now.get(c, -1) for c in after.classes} == looks, item.id
+        elif item.labels is not None:
+            assert now == known(before, classes), (item.id, "nothing else moves")
+    # A page made before anybody knew of the new class: of that it asks nothing.
+    page = opened([Question(f"{k}.png", rng.random(len(classes)), [k], odd=[k]) for k in range(len(classes))], True)
+    for _ in classes:
+        page.keyboard.press(" ")
+    again = imported(page)
+    assert [(item.labels, item.absent) for item in again.items] == [(item.labels, item.absent) for item in after.items]

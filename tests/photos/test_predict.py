@@ -36,23 +36,6 @@ def test_the_images_of_a_folder_are_found_at_every_depth_once(photos, tmp_path):
         list_images(tmp_path / "b")
 
 
-def test_scores_are_those_of_evaluation(model, tiny_set, raw_photos):
-    """The same images through `convert` and the store, and straight from their files."""
-    from dicap.data.format import read_index
-    from dicap.data.loader import scoring_batches
-    from dicap.data.store import Store
-
-    store = Store.open(tiny_set)
-    rows = np.arange(20)
-    with torch.inference_mode():
-        expected = [model.method.scores(model.network, images) for _, images in scoring_batches(store, rows, 7)]
-    paths = [raw_photos / path for path in read_index(tiny_set)["path"].to_pylist()[:20]]
-    frame = predict(model, paths)
-    found = frame.pivot(index="image", columns="class", values="probability")
-    found = found.loc[[*map(str, paths)], model.classes].to_numpy()
-    assert np.allclose(found, torch.cat(expected).numpy(), atol=1e-6)
-
-
 def test_a_row_holds_the_decision_and_its_chance(model, photos):
     frame = predict(model, photos)
     assert list(frame) == ["image", "class", "probability", "decision", "chance", "chance_low", "chance_high"]

@@ -9,7 +9,7 @@ from dicap.calibration.evidence import Evidence
 from dicap.calibration.ranks import Curve, log_odds
 from dicap.evaluation.answers import Answers
 from dicap.files.artifacts import write_predictions
-from dicap.photos.pages.gallery import LEVELS, chances_of_levels, levels_of, read_predictions, write_gallery
+from dicap.photos.pages.gallery import LEVELS, chances_of_levels, levels_of, write_gallery
 
 CLASSES = ["<b>\"tag\" & 'co'</b>", "100 %", "猫 кошка قط"]
 FILES = ['we "are" <i>.png', "50%25 #1?.png", "dossier/été 猫.png", "a,b\nc.png", "&amp;.png", "it's.png"]
@@ -20,25 +20,15 @@ def stated(curve=CURVE):
     return Answers(Evidence.none(np.full(len(CLASSES), 0.2), ""), curve)
 
 
-def predictions(path, images, scores, classes=CLASSES):
-    """A file as `predict` writes it, the word of each entry by the thresholds 0.3 and 0.6."""
-    words = np.where(scores > 0.6, "yes", np.where(scores < 0.3, "no", "unsure"))
-    frame = pd.DataFrame(
-        {
-            "image": np.repeat(np.array(images, dtype=object), len(classes)),
-            "class": np.tile(np.array(classes, dtype=object), len(images)),
-            "probability": scores.ravel(),
-            "decision": words.ravel(),
-            "chance": 0.5,
-        }
-    )
-    frame.to_parquet(path) if path.suffix == ".parquet" else frame.to_csv(path, index=False)
-    return words
+def names_of(page):
+    return page.locator(".tile bdi").all_text_contents()
 
 
 def gallery_of(place, scores, images=FILES, curve=CURVE):
     """A gallery of photographs, the first 30 of which are still there; their names do harm where they can."""
-    predictions(place / "p.parquet", images, scores)
+    words = np.where(scores > 0.6, "yes", np.where(scores < 0.3, "no", "unsure"))
+    columns = {"image": np.repeat(images, len(CLASSES)), "probability": scores.ravel(), "decision": words.ravel()}
+    pd.DataFrame(columns).to_parquet(place / "p.parquet")
     files = {name: place / "photo's & co" / name for name in images}
     for i, file in enumerate(list(files.values())[:30]):
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -57,21 +47,21 @@ def test_filters_orders_and_names(reader, tmp_path):
     page.select_option("#class", "1")
     page.click(".filter.no")
     order = np.argsort(-column)
-    names = page.locator(".tile bdi").all_text_contents()
+    names = names_of(page)
     assert names == [FILES[i] for i in order]
     page.select_option("#sort", "unlikely")
-    assert page.locator(".tile bdi").all_text_contents() == names[::-1]
+    assert names_of(page) == names[::-1]
     page.select_option("#sort", "name")
-    assert page.locator(".tile bdi").all_text_contents() == sorted(FILES)
+    assert names_of(page) == sorted(FILES)
     page.select_option("#sort", "unlikely")
     page.click(".filter.unsure")
     page.keyboard.press("n")
-    assert page.locator(".tile bdi").all_text_contents() == [FILES[i] for i in order[::-1] if column[i] > 0.6]
+    assert names_of(page) == [FILES[i] for i in order[::-1] if column[i] > 0.6]
     page.click(".filter.unsure")
     page.click(".filter.no")
     page.fill("#search", "ETE")
     reader.until(page, "document.querySelectorAll('.tile').length === 1")
-    assert page.locator(".tile bdi").all_text_contents() == ["dossier/été 猫.png"]
+    assert names_of(page) == ["dossier/été 猫.png"]
     assert page.locator("#class option").all_text_contents()[0].startswith(CLASSES[0])
 
     page.fill("#search", "")
@@ -90,7 +80,7 @@ def test_the_large_picture_is_the_photograph_itself(reader, tmp_path):
     scores = drawn(len(FILES))
     page = reader.open(gallery_of(tmp_path, scores))
     page.click(".filter.no")
-    order = [FILES.index(name) for name in page.locator(".tile bdi").all_text_contents()]
+    order = [FILES.index(name) for name in names_of(page)]
     assert len(order) == len(FILES)
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
@@ -154,7 +144,7 @@ def test_answers_are_told_right_from_wrong_by_the_truth(reader, tmp_path, access
     page.select_option("#class", "0")
     for kind, shown in {"right": [0], "wrong": [1], "missed": [2, 3], "unknown": [4]}.items():
         page.select_option("#answers", kind)
-        assert sorted(page.locator(".tile bdi").all_text_contents()) == sorted(FILES[i] for i in shown)
+        assert sorted(names_of(page)) == sorted(FILES[i] for i in shown)
         assert set(page.locator(".tile .outcome").all_text_contents()) == {kind}
     for scheme in reader.screens(page):
         assert accessible(page) == [], scheme
@@ -170,12 +160,3 @@ def test_a_level_says_the_chance_and_keeps_the_order(curve):
     chances = np.array(chances_of_levels(stated(curve)))
     expected = scores if curve is None else np.interp(log_odds(scores), curve.knots, curve.rate)
     assert np.abs(chances[levels] - expected).max() < 1e-3
-
-
-@pytest.mark.parametrize("kind", ["parquet", "csv"])
-def test_predictions_are_read_back(tmp_path, kind):
-    scores = np.random.default_rng(3).random((6, 3)).astype(np.float32)
-    words = predictions(path := tmp_path / f"p.{kind}", ["NA", *FILES[1:]], scores)
-    images, found, decided, _ = read_predictions(path, len(CLASSES))
-    assert images == ["NA", *FILES[1:]]
-    assert np.allclose(found, scores) and (np.array(["no", "yes", "unsure"])[decided] == words).all()

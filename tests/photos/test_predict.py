@@ -11,6 +11,7 @@ from dicap.data.sources.files import list_images
 from dicap.errors import DataError, SettingsError
 from dicap.evaluation.answers import Answers
 from dicap.photos import predict as module
+from dicap.photos.pages.gallery import CODES, read_predictions
 from dicap.photos.predict import predict, predict_to_file
 
 BAD = {"broken.jpg", "empty.png", "page.jpg"}
@@ -63,6 +64,10 @@ def test_every_format_says_the_same(model, photos, tmp_path, kind, monkeypatch):
     assert found[["image", "class", "decision"]].equals(frame[["image", "class", "decision"]].astype(found["image"].dtype))
     for name in ("probability", "chance"):
         assert np.allclose(found[name].astype(float), frame[name].astype(float), atol=1e-5, equal_nan=True)
+    images, scores, decided, _ = read_predictions(out, len(tiny.COLOURS))  # as the gallery does
+    assert images == frame["image"].tolist()[:: len(tiny.COLOURS)]
+    assert np.allclose(scores.ravel(), frame["probability"], atol=1e-5)
+    assert decided.ravel().tolist() == frame["decision"].map(CODES).tolist()
     listed = pd.read_csv(tmp_path / "p.unreadable.csv")
     assert set(listed["image"]) == BAD and listed["reason"].notna().all()
     assert sorted(path.name for path in tmp_path.glob("[!.]*")) == [f"p.{kind}", "p.unreadable.csv"]

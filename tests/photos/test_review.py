@@ -2,15 +2,9 @@
 
 import numpy as np
 import pytest
-import torch
 
-from dicap.data.store import Store
-from dicap.machine.runtime import Runtime
-from dicap.network import build_network
 from dicap.photos import review
-from dicap.photos.folder import stored
-from dicap.photos.predict import embeddings
-from dicap.photos.review import among_neighbours, chances, doubts, entry_surprise, out_of_fold
+from dicap.photos.review import among_neighbours, doubts, entry_surprise, out_of_fold
 
 
 def scored(features, labels):
@@ -59,12 +53,6 @@ def test_planted_wrong_labels_come_first():
     assert [d.surprise for d in ranked] == sorted((d.surprise for d in ranked), reverse=True)
 
 
-def test_only_out_of_sample_scores_are_ranked():
-    features, labels, _, _ = blobs(60, 4)
-    out_of_sample = np.arange(60) % 3 == 0
-    assert {doubt.row for doubt in doubts(scored(features, labels), labels, out_of_sample)} == set(np.flatnonzero(out_of_sample))
-
-
 def test_entries_against_a_loop():
     rng = np.random.default_rng(2)
     scores, labels = rng.random((7, 3)), rng.integers(0, 2, (7, 3))
@@ -82,25 +70,3 @@ def test_an_image_without_labels_is_doubted_for_what_it_lacks():
     ranked = doubts(scores, labels)
     assert ranked[0].row == 0 and ranked[0].odd == [0]
     assert all(doubt.odd for doubt in ranked), "each is shown with a reason"
-
-
-def test_chances_rise_with_the_score_and_are_shares():
-    features, labels, _, _ = blobs()
-    scores = scored(features, labels)
-    found = chances(scores, labels)
-    assert ((found >= 0) & (found <= 1)).all() and abs(found.mean() - labels.mean()) < 0.02
-    order = np.argsort(scores.ravel())
-    assert (np.diff(found.ravel()[order]) >= -1e-12).all()
-
-
-def test_features_are_those_of_the_plain_images(tiny_set, tiny_experiment):
-    experiment = tiny_experiment()
-    store = Store.open(tiny_set)
-    network = build_network(experiment.settings, lambda channels: torch.nn.Identity()).eval()
-    rows = np.array([5, 2])
-    names, found = embeddings(network, stored(store, rows), store.image_size, Runtime(torch.device("cpu")))
-    assert names == [store.ids[row] for row in rows]
-    images = store.read(rows)
-    with torch.inference_mode():
-        plain = network.features(images).mean((2, 3))
-    assert np.allclose(found, plain.numpy(), atol=1e-4)

@@ -41,17 +41,17 @@ def command(filled: Path, new_classes: bool, separator: str | None, params: Path
     from dicap.data.format import read_index, read_meta
     from dicap.photos.readers.listing import check_names
     from dicap.photos.readers.names import says_nothing
-    from dicap.photos.readers.read import LISTS, added_before, content_mark, forgotten, read_added
+    from dicap.photos.readers.read import LISTS, added_before, content_mark, forgotten, given_of, read_added
 
     take_turns(params)  # of two at once the second goes on from the labels of the first
     settings = load(params)
     if settings.dataset != "table":
         raise SettingsError(f"{params}: dataset: found {settings.dataset!r}; only your own data (table) takes new labels")
     folder = data_folder(settings)
-    ids, converted = set(read_index(folder, ["id"])["id"].to_pylist()), read_meta(folder)["classes"]
+    index, converted = read_index(folder).to_pylist(), read_meta(folder)["classes"]
     before = added_before(settings.own.added)
     classes = sorted({*converted, *(name for labels in before.values() for name in labels.labels)})
-    given = read_added(filled, classes, ids, separator or settings.own.separator)
+    given = read_added(filled, classes, {row["id"] for row in index}, separator or settings.own.separator)
     if not given:
         raise DataError(f"{filled}: no row has labels; fill in the column labels (`-` for none of the classes)")
     names = sorted({name for labels in given.values() for name in (*labels.labels, *(labels.absent or ()))} - set(classes))
@@ -67,7 +67,8 @@ def command(filled: Path, new_classes: bool, separator: str | None, params: Path
             "if it is a class, set own.words to class in params.yaml"
         )
     given = {image: labels.whole({*classes, *names}) for image, labels in given.items()}
-    labelled = current_labels(folder, converted)
+    known = ((row["id"], given_of(row["labels"], row.get("absent"), converted)) for row in index)
+    labelled = {image: labels for image, labels in known if labels is not None}
     if converted != classes:
         labelled = {image: labels.among(converted) for image, labels in labelled.items()}
     labelled |= before
@@ -85,8 +86,8 @@ def command(filled: Path, new_classes: bool, separator: str | None, params: Path
     if not given:
         raise DataError(f"{filled}: all its labels were given to other photographs of these names; label the ones that are here")
     every = before | {image: labels.after(before.get(image)) for image, labels in given.items()}
-    known = {image: labels for image, labels in given.items() if image in labelled}
-    changed = [line for image, labels in sorted(known.items()) if (line := compared(image, labels, labelled[image], classes))]
+    again = sorted(given.keys() & labelled.keys())
+    changed = [line for image in again if (line := compared(image, given[image], labelled[image], classes))]
     heads, *rows = table_of(every)
     content = pd.DataFrame(rows, columns=heads).to_csv(index=False, lineterminator="\n").encode()
     path = LISTS / f"added-{content_mark(content)}.csv"
@@ -98,13 +99,12 @@ def command(filled: Path, new_classes: bool, separator: str | None, params: Path
         say(line)
     if len(changed) > SHOWN:
         say(f"... and {len(changed) - SHOWN} more")
-    new = {*names}
-    asked = {image for image, labels in given.items() if labels.absent is None or new <= {*labels.labels, *labels.absent}}
+    asked = {image for image, labels in given.items() if labels.whole(names).absent is None}
     if names and (open_ := labelled.keys() - asked):
         say(f"{', '.join(names)}: unknown, neither there nor absent, in {len(open_)} images that were labelled before")
     for note in forgotten(path.as_posix()):
         say(f"note: {note}")
-    facts = {"new": len(given) - len(known), "changed": len(changed), "confirmed": len(known) - len(changed)}
+    facts = {"new": len(given) - len(again), "changed": len(changed), "confirmed": len(again) - len(changed)}
     finish("import-labels", facts | {"in all": len(every), "labels": str(path)}, ["dvc repro"])
 
 
@@ -136,15 +136,6 @@ def table_of(given: dict[str, Given]) -> list[list[str]]:
         absent = "*" if entry.absent is None else ";".join(entry.absent) or "-"
         rows.append([image, labels, absent, "?" if entry.was is None else entry.was, entry.photo or ""])
     return rows
-
-
-def current_labels(folder: Path, classes: list[str]) -> dict[str, Given]:
-    """{image: what is known of it} of the images of a converted set that have labels."""
-    from dicap.data.format import read_index
-    from dicap.photos.readers.read import given_of
-
-    entries = {row["id"]: given_of(row["labels"], row.get("absent"), classes) for row in read_index(folder).to_pylist()}
-    return {image: labels for image, labels in entries.items() if labels is not None}
 
 
 def compared(image: str, labels: Given, earlier: Given, classes: list[str]) -> str:

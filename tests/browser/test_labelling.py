@@ -30,20 +30,6 @@ def page_of(folder, *, ids=FILES, classes=NAMES, review=False):
     return folder / "index.html", questions
 
 
-def downloaded(reader, page, path, button="#download"):
-    assert reader.download(page, path, button) in page.locator("#notice").text_content().split()
-    return {image: given.labels for image, given in read_added(path).items()}
-
-
-def on(page):
-    """Names of the chips that are on."""
-    return sorted(page.locator(".chip[aria-pressed=true] bdi").all_text_contents())
-
-
-def name_of(page):
-    return page.locator("#name").text_content()
-
-
 @pytest.mark.promise("Every download of a labelling page has its own name", section="Your files and labels")
 def test_every_batch_and_download_has_a_name_of_its_own(reader, tmp_path):
     names = []
@@ -83,7 +69,8 @@ def test_what_was_decided_on_a_page_that_another_replaced_is_downloaded(reader, 
     path, questions = page_of(tmp_path / "page", review=True)
     page = reader.open(path)
     page.keyboard.press("1")
-    expected = {questions[0].id: sorted(normalize("NFC", name) for name in on(page))}
+    on = page.locator(".chip[aria-pressed=true] bdi").all_text_contents()
+    expected = {questions[0].id: sorted(normalize("NFC", name) for name in on)}
     page.keyboard.press(" ")
     page_of(tmp_path / "page", ids=FILES[::-1])
     for meant in (path, page_of(tmp_path / "elsewhere")[0]):
@@ -92,7 +79,8 @@ def test_what_was_decided_on_a_page_that_another_replaced_is_downloaded(reader, 
         assert page.locator("#earlier").is_visible() == (meant == path)
     reader.go(page, path)
     beside = reader.open(path)
-    assert downloaded(reader, page, tmp_path / "labels.csv", "#earlier") == expected
+    assert reader.download(page, tmp_path / "labels.csv", "#earlier") in page.locator("#notice").text_content().split()
+    assert {image: sorted(given.labels) for image, given in read_added(tmp_path / "labels.csv").items()} == expected
     reader.until(beside, "document.getElementById('earlier').hidden")
     reader.go(page)
     assert page.locator("#earlier").is_hidden()
@@ -126,7 +114,7 @@ def test_what_is_kept_is_read_once_the_browser_has_answered_or_has_no_answer(rea
     assert not page.evaluate("early")
     page.evaluate('for (const [k, v] of Object.entries(localStorage)) localStorage[k] = v.replace(/"at":\\d/, \'"at":5\')')
     page.evaluate("dispatchEvent(new PageTransitionEvent('pageshow', {persisted: true}))")  # as Firefox goes back to a page
-    assert name_of(page) == FILES[5]
+    assert page.locator("#name").text_content() == FILES[5]
 
 
 def test_batches_are_kept_apart(tmp_path):

@@ -69,7 +69,7 @@ def write_gallery(
                 for name in images
             ],
             # of each image the classes that are there, and those of which nothing is known
-            "truth": labels is not None and [[np.flatnonzero(row * by > 0).tolist() for by in (1, -1)] for row in labels],
+            "truth": labels is not None and [[np.flatnonzero(row == value).tolist() for value in (1, -1)] for row in labels],
         }
         # of a class two bytes an image; the page decodes a column when it is asked for
         columns = [data_block(base64.b64encode(column.tobytes()).decode(), f"column-{c}") for c, column in enumerate(entries.T)]

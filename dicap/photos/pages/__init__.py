@@ -6,6 +6,7 @@ from pathlib import Path
 from PIL import Image
 
 TEMPLATES = Path(__file__).with_name("templates")
+CHANCE = {True: "measured chance that the class is present", False: "network's confidence (no chance was measured)"}
 
 
 def jpeg(image: Image.Image, side: int, quality: int = 85) -> bytes:

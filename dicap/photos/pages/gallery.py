@@ -24,7 +24,7 @@ from dicap.files.tables import matrix, read_parquet
 from dicap.files.written import replacing_own_folder
 from dicap.machine.progress import progress
 from dicap.pages.html import data_block, render
-from dicap.photos.pages import TEMPLATES, jpeg
+from dicap.photos.pages import CHANCE, TEMPLATES, jpeg
 
 THUMBNAIL = 256  # pixels of the longer side
 LEVELS = (1 << 14) - 1  # of a score in the page, even steps of its logit; the two bits above hold the decision
@@ -81,9 +81,7 @@ def write_gallery(
             images="'self' file:",  # the photographs beside the page; a page opened from a server reaches that server alone
             count=len(images),
             has_truth=labels is not None,
-            chance="measured chance that the class is present"
-            if answers.curve is not None
-            else "network's confidence (no chance was measured)",
+            chance=CHANCE[answers.curve is not None],
             facts=data_block(facts, "facts"),
             names=data_block(images, "names"),
             columns=Markup("\n").join(columns),

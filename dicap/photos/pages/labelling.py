@@ -12,7 +12,7 @@ from PIL import Image
 
 from dicap.files.written import replacing_own
 from dicap.pages.html import address, data_block, render
-from dicap.photos.pages import TEMPLATES, jpeg
+from dicap.photos.pages import CHANCE, TEMPLATES, jpeg
 
 LARGE, THUMBNAIL = 1024, 160  # pixels
 BUDGET = 100  # photographs of LARGE pixels; more are made smaller, so that the page stays about as large as these
@@ -72,7 +72,6 @@ def write_labelling_page(
         "folder": folder,
         "items": items,
     }
-    kind = "measured chance that the class is present" if measured else "network's confidence (no chance was measured)"
     page = render(
         "labelling.html",
         TEMPLATES,
@@ -81,7 +80,7 @@ def write_labelling_page(
         title=f"{'Review' if review else 'Label'} {count:,} photograph{'s' if count != 1 else ''}",
         count=count,
         classes=len(classes),
-        legend=("Type the name of a class that is not listed." if folder else f"The percentage is the {kind}.")
+        legend=("Type the name of a class that is not listed." if folder else f"The percentage is the {CHANCE[measured]}.")
         + (" Ringed: a label that surprises." if review else "")
         + (" Dashed: unknown, and stays so; press once for yes, twice for no." if any(len(q.unknown) for q in questions) else ""),
         batch=data_block(batch, "batch"),

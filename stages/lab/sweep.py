@@ -1,9 +1,8 @@
 """`dicap-stage sweep`: a grid of experiments, on this machine or on several."""
 
-import json
 import os
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from functools import cache
 from pathlib import Path
@@ -16,7 +15,7 @@ from dicap.lab.experiments import ANY
 from dicap.machine.processes import cores
 from dicap.settings import Settings
 from dicap.settings.checks import unread
-from stages.lab.sweeps.cell import cell_job, exists, experiment_ref, job_name, log_of
+from stages.lab.sweeps.cell import cell_job, exists, experiment_ref, log_of
 from stages.lab.sweeps.engines.here import Here
 from stages.lab.sweeps.engines.jobs import Job, reason_in
 from stages.lab.sweeps.engines.slurm import Slurm
@@ -87,13 +86,13 @@ def command(
 
     running = ENGINES[engine](jobs)
     cpus = cpus or (max(1, cores() // (jobs or 1)) if engine == "here" else 1)
-    at_once = jobs or (1 if engine == "here" else None)
-    # Here the cells that would use the other cores wait for the preparation: one job uses them all.
-    preparing = max(cpus, min(cores(), cpus * (at_once or 1))) if engine == "here" else cpus
-    planned = _jobs(missing, rev, Path.cwd(), at_once, cpus=cpus, gpus=gpus, preparing=preparing)
-    running.check(planned[-1])
+    # Two trainings with all cores each would wait for one another, and another number of threads rounds differently.
+    variables = {key: value for key, value in os.environ.items() if key.startswith(("DICAP_", "OMP_"))}
+    needs = {"cpus": cpus, "gpus": gpus, "environment": {"OMP_NUM_THREADS": str(cpus)} | variables}
+    planned = {cell.name: cell_job(cell.name, rev, Path.cwd(), cell.changes, **needs) for cell in missing}
+    running.check(planned[missing[0].name])
     log_of(Path.cwd(), "").parent.mkdir(parents=True, exist_ok=True)
-    failed = _watch(running, planned, missing, rev, plan.title)
+    failed = _watch(running, planned, rev, plan.title)
     lines = [f"{len(missing) - failed} of {len(missing)} cells finished", *_how_to_see(plan, grid, asked)]
     finish("sweep", facts | {"failed": failed}, lines=lines)
     if failed:
@@ -119,72 +118,28 @@ def _missing(wanted: Sequence[Cell], done: Sequence[dict[str, Any]]) -> list[Cel
     return [cell for cell in wanted if not any(run["settings"] == cell.settings and is_of_today(run) for run in done)]
 
 
-def _jobs(
-    missing: Sequence[Cell], rev: str, project: Path, at_once: int | None, *, cpus: int, gpus: int, preparing: int
-) -> list[Job]:
-    """A job for each cell, after the one that prepares a data set and features that several cells share.
-
-    Without it each of the cells that begin together would convert and compute for itself. It has `preparing` processor cores.
-    """
-    environment = {key: value for key, value in os.environ.items() if key.startswith(("DICAP_", "OMP_"))}
-
-    def job(name: str, cell: Cell, cpus: int, **more: Any) -> Job:
-        # Two trainings with all cores each would wait for one another, and another number of threads rounds differently.
-        own = {"OMP_NUM_THREADS": str(cpus)} | environment
-        return cell_job(name, rev, project, cell.changes, cpus=cpus, gpus=gpus, environment=own, **more)
-
-    groups: dict[str, list[Cell]] = {}
-    for cell in missing:
-        groups.setdefault(_recipe(cell), []).append(cell)
-    preparations, jobs = [], []
-    for group in groups.values():
-        after = None
-        if len(group) > 1 and at_once != 1:
-            preparations.append(job(f"prepare-{group[0].name}", group[0], preparing, until="features"))
-            after = preparations[-1].name
-        jobs += [job(cell.name, cell, cpus, after=after) for cell in group]
-    return preparations + jobs
-
-
-def _recipe(cell: Cell) -> str:
-    """What decides the photographs of a cell and their features, whichever of them are for testing."""
-    from dicap.provenance import settings_of
-
-    settings = Settings.model_validate(cell.settings)
-    images, features = (settings_of(stage, settings) for stage in ("convert", "features"))
-    del images["own"]["test_share"]
-    return json.dumps([images, features], sort_keys=True)
-
-
-def _watch(engine: Here | Slurm, planned: list[Job], missing: Sequence[Cell], rev: str, title: str) -> int:
-    """Run the jobs, show progress and say why cells fail; how many did."""
+def _watch(engine: Here | Slurm, planned: Mapping[str, Job], rev: str, title: str) -> int:
+    """Run the jobs of cells by name, show progress and say why cells fail; how many did."""
     from dicap.machine.progress import progress
 
-    jobs = {job.name: job for job in planned}
-    cells = {job_name(cell.name, rev): cell.name for cell in missing}
-    failed: list[str] = []
-
-    def cells_that_end(ends: Iterator[tuple[str, str | None]]) -> Iterator[str]:
-        for name, why in ends:
-            # One that the engine gave up may have been brought back all the same, by a run of it on another node.
-            if why is not None and not (name in cells and exists(Path.cwd(), cells[name], rev)):
-                log = jobs[name].log
-                click.echo(f"failed: {cells.get(name, name)}: {why or reason_in(log)} ({log.relative_to(Path.cwd())})", err=True)
-                failed.append(name)
-            if name in cells:
-                yield name
-
+    cells = {job.name: name for name, job in planned.items()}
+    failed = 0
     try:
-        with closing(engine.run(planned)) as ends:  # closed, it ends what does not outlive it
-            for _ in progress(cells_that_end(ends), desc=title, total=len(cells), unit="cell"):
-                pass
+        with closing(engine.run([*planned.values()])) as ends:  # closed, it ends what does not outlive it
+            for job, why in progress(ends, desc=title, total=len(cells), unit="cell"):
+                name = cells[job]
+                # One that the engine gave up may have been brought back all the same, by a run of it on another node.
+                if why is not None and not exists(Path.cwd(), name, rev):
+                    log = planned[name].log
+                    click.echo(f"failed: {name}: {why or reason_in(log)} ({log.relative_to(Path.cwd())})", err=True)
+                    failed += 1
     except KeyboardInterrupt:
         if engine.outlives:
             raise click.ClickException(
                 "no longer watching, but the cells go on: squeue --me shows them, scancel ends them, the same sweep watches again"
             ) from None
         raise click.ClickException("stopped; the same sweep goes on from where the cells were") from None
-    return len([name for name in failed if name in cells])
+    return failed
 
 
 def _refuse_what_would_be_lost(missing: Sequence[Cell], named: set[str]) -> None:

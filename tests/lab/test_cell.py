@@ -57,7 +57,7 @@ UNDER = (sys.executable, "-c", "import subprocess, sys; subprocess.run(sys.argv[
 AUTHOR = ("-c", "user.name=t", "-c", "user.email=t@example.org")
 STAGES = """
 stages:
-  work:
+  features:
     cmd: python work.py
     deps: [work.py]
     params: [seed]
@@ -89,8 +89,8 @@ def rev(project: Path) -> str:
     return cell.git("rev-parse", "HEAD", folder=project).strip()
 
 
-def start(project: Path, name: str, seed: int, until: str | None = None, under: tuple[str, ...] = (), **variables: str):
-    job = cell.cell_job(name, rev(project), project, {"seed": seed}, until=until)
+def start(project: Path, name: str, seed: int, under: tuple[str, ...] = (), **variables: str):
+    job = cell.cell_job(name, rev(project), project, {"seed": seed})
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("DVC_", "DICAP_"))} | variables
     return subprocess.Popen(
         [*under, *job.command], cwd=tiny.ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -166,12 +166,13 @@ def test_a_failure_has_dvcs_exit_code_and_leaves_nothing(project):
     assert not cell.exists(project, "seven", rev(project)) and not left(project)
 
 
-def test_up_to_a_stage_no_experiment_is_kept_and_its_result_is_found_again(project):
+@pytest.mark.promise("Cells that share data and features convert and compute them once", section="Experiments and DVC")
+def test_cells_that_begin_together_make_what_they_share_once(project):
     """Also where dvc.lock tells of somebody else's result for the same inputs."""
-    code, output = ended(start(project, "prepare", 3, until="work"))
-    assert code == 0 and "begun 3" in output
-    assert not cell.exists(project, "prepare", rev(project))
-    code, _ = ended(start(project, "three", 3))
+    both = [start(project, name, 3) for name in ("three", "too")]
+    ends = [ended(process) for process in both]
+    assert [code for code, _ in ends] == [0, 0] and "".join(output for _, output in ends).count("begun 3") == 1
+    assert all(cell.exists(project, name, rev(project)) for name in ("three", "too"))
     lock = cell.git("show", f"{cell.experiment_ref('three', rev(project))}:dvc.lock", folder=project)
     md5 = re.findall("md5: (\\w+)", lock)[-1]
     (project / "dvc.lock").write_text(lock.replace(md5, "0" * 32))

@@ -124,44 +124,22 @@ def test_a_run_of_other_labels_or_code_is_no_result(project, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("options", "cells", "preparation"),
+    ("options", "cpus"),
     [
-        ([], 4, None),
-        (["--jobs", "2"], 2, 4),
-        (["--jobs", "2", "--cpus", "1"], 1, 2),
-        (["--jobs", "8"], 1, 4),
-        (["--on", "slurm"], 1, 1),
-        (["--on", "slurm", "--jobs", "1"], 1, None),
-        (["--on", "slurm", "--cpus", "8", "--gpus", "1"], 8, 8),
+        ([], 4),
+        (["--jobs", "2"], 2),
+        (["--jobs", "8"], 1),
+        (["--on", "slurm"], 1),
+        (["--on", "slurm", "--cpus", "8", "--gpus", "1"], 8),
     ],
 )
-def test_cells_at_a_time_wait_for_what_they_share_which_has_their_cores(fake, monkeypatch, options, cells, preparation):
+def test_cells_share_the_cores_and_have_the_project_s_variables(fake, monkeypatch, options, cpus):
     monkeypatch.setattr("stages.lab.sweep.cores", lambda: 4)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setenv("DICAP_DEVICE", "cpu")
     assert run("grid.yaml", *options).exit_code == 0
-    assert [job.cpus for job in fake.jobs] == [preparation, *[cells] * 4][preparation is None :]
-    assert all({"OMP_NUM_THREADS": str(job.cpus), "DICAP_DEVICE": "cpu"}.items() <= job.environment.items() for job in fake.jobs)
-    assert {job.gpus for job in fake.jobs} == {int("--gpus" in options)}
-    first = fake.jobs[0]
-    assert [job.after for job in fake.jobs[-4:]] == [preparation and first.name] * 4
-    if preparation:
-        assert first.name.startswith("prepare-") and first.after is None and '"until": "features"' in first.command[-1]
-
-
-@pytest.mark.parametrize(
-    ("axis", "groups"),
-    [("backbone: [resnet18, resnet34]", [2, 2]), ("own.test_share: [0.2, 0.3]", [2])],  # the same photographs, others for testing
-)
-def test_every_data_set_and_features_recipe_has_a_preparation_of_its_own(project, fake, axis, groups):
-    (project / "grid.yaml").write_text(f"axes: {{{axis}, seed: {[1, 2][: len(groups)]}, ratio: [0.1]}}\n")
-    git("commit", "-qam", "grid")
-    run("grid.yaml", "--jobs", "2", "-S", "backbone_weights=random")
-    prepared = {job.name: [each for each in fake.jobs if each.after == job.name] for job in fake.jobs if not job.after}
-    assert [len(each) for each in prepared.values()] == groups
-    for first, each in prepared.items():
-        (preparation,) = [job for job in fake.jobs if job.name == first]
-        assert len(groups) == 1 or {changes_of(job)["backbone"] for job in each} == {changes_of(preparation)["backbone"]}
+    assert [(job.cpus, job.gpus) for job in fake.jobs] == [(cpus, int("--gpus" in options))] * 4
+    assert all({"OMP_NUM_THREADS": str(cpus), "DICAP_DEVICE": "cpu"}.items() <= job.environment.items() for job in fake.jobs)
 
 
 def test_a_failed_cell_is_reported_and_the_rest_runs(fake, monkeypatch):

@@ -3,7 +3,7 @@
 Worktree, lock and log lie in the project's `.dicap/sweep`, and what is saved to resume from in `.dicap/state` (`DICAP_PROJECT`),
 so that a cell that was killed on one node goes on on another.
 
-    python -m stages.lab.sweeps.cell '{"project": FOLDER, "rev": COMMIT, "name": NAME, "changes": {KEY: VALUE}, "until": null}'
+    python -m stages.lab.sweeps.cell '{"project": FOLDER, "rev": COMMIT, "name": NAME, "changes": {KEY: VALUE}}'
 """
 
 import contextlib
@@ -32,21 +32,19 @@ from stages.support.git import git
 from stages.support.parent import end_descendants, end_with_parent
 
 EXIT_STOPPED = 75
+SHARED = "features"  # the last stage that cells of other seeds, ratios and methods share
 # Set by DVC for its stages and by Git for its hooks; they would lead out of the worktree, and the project's own HEAD elsewhere.
 _LEADING = ("DVC_ROOT", "DVC_STAGE", "DVC_EXP_NAME", "DVC_EXP_BASELINE_REV", "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
 
 
-def cell_job(
-    name: str, rev: str, project: Path, changes: Mapping[str, Any], *, until: str | None = None, **resources: Any
-) -> Job:
+def cell_job(name: str, rev: str, project: Path, changes: Mapping[str, Any], **resources: Any) -> Job:
     """The job that runs an experiment of a commit.
 
     Args:
         name: of the experiment. changes: its settings that differ from params.yaml.
-        until: run the pipeline up to this stage only and keep no experiment; its results stay in DVC's cache.
         resources: what else a Job has.
     """
-    task = {"project": str(project), "rev": rev, "name": name, "changes": dict(changes), "until": until}
+    task = {"project": str(project), "rev": rev, "name": name, "changes": dict(changes)}
     command = (sys.executable, "-m", "stages.lab.sweeps.cell", json.dumps(task))
     return Job(job_name(name, rev), command, project, log_of(project, job_name(name, rev)), **resources)
 
@@ -71,19 +69,18 @@ def exists(project: Path, name: str, rev: str) -> bool:
     return bool(git("for-each-ref", experiment_ref(name, rev), folder=project).strip())
 
 
-def run(project: Path, rev: str, name: str, changes: Mapping[str, Any], until: str | None) -> int:
+def run(project: Path, rev: str, name: str, changes: Mapping[str, Any]) -> int:
     """Run one experiment; 0 where the project has its result, else DVC's exit code.
 
-    With `until` the pipeline up to that stage alone, and no experiment is kept. Of two sweeps that run the same cell the second
-    waits for the first.
+    Of two sweeps that run the same cell the second waits for the first.
     """
     with locked(log_of(project, job_name(name, rev)).with_suffix(".lock"), wait=True):
-        if not until and exists(project, name, rev):
+        if exists(project, name, rev):
             click.echo(f"{name}: the project has its result")
             return 0
         with _worktree(project, rev, job_name(name, rev)) as place:
             _prepare(place, project, changes)
-            if (code := _repro(place, project, until)) == 0 and not until:
+            if (code := _repro(place, project)) == 0:
                 _keep(place, project, name, rev)
     return code
 
@@ -130,7 +127,7 @@ def _prepare(place: Path, project: Path, changes: Mapping[str, Any]) -> None:
     (place / LOCK).unlink(missing_ok=True)
 
 
-def _repro(place: Path, project: Path, until: str | None) -> int:
+def _repro(place: Path, project: Path) -> int:
     """Run DVC, in this process, as on a disk without reflinks; its exit code.
 
     DVC asks the disk for a reflink before it copies a file into the cache. Its reflink (dvc-objects 5.2) first empties the file
@@ -145,8 +142,11 @@ def _repro(place: Path, project: Path, until: str | None) -> int:
     os.environ["DVC_SITE_CACHE_DIR"] = str(place / ".dvc" / "tmp" / "site")  # or each cell would leave a folder in the system's
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     with contextlib.chdir(place):
+        # Cells that begin together would each convert and compute: the first does, the others find that in the run cache.
+        with locked(log_of(project, SHARED).with_suffix(".lock"), wait=True):
+            code = main(["repro", SHARED])
         # Not `dvc exp run`, which reads the whole pipeline again and again to record an experiment: two seconds a cell more.
-        return main(["repro", *([until] if until else [])])
+        return code or main(["repro"])
 
 
 def _no_reflink(source: str, target: str) -> NoReturn:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Generator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed
 
 from dicap.errors import DataError
 from dicap.machine.processes import cores
@@ -22,7 +22,6 @@ class Here:
 
     def __init__(self, at_once: int | None) -> None:
         self._at_once = at_once or 1
-        self._ends: dict[str, Future[str | None]] = {}
         self._processes: list[subprocess.Popen] = []
         self._stopped = False
         self._starting, self._taking = threading.Lock(), threading.Lock()
@@ -41,9 +40,7 @@ class Here:
             self._gpus.put(device)
         with ThreadPoolExecutor(self._at_once) as pool:
             try:
-                for job in jobs:
-                    self._ends[job.name] = pool.submit(self._one, job)
-                names = {end: name for name, end in self._ends.items()}
+                names = {pool.submit(self._one, job): job.name for job in jobs}
                 for end in as_completed(names):
                     yield names[end], end.result()
             finally:
@@ -54,8 +51,6 @@ class Here:
                         process.terminate()
 
     def _one(self, job: Job) -> str | None:
-        if job.after and self._ends[job.after].result() is not None:  # it began before this one: it is not waiting for room
-            return f"{job.after} failed, which it needs"
         with self._taking:  # one job after another, or two would wait for each other's
             devices = [self._gpus.get() for _ in range(job.gpus)]
         try:

@@ -18,7 +18,6 @@ class Job:
         log: what it prints is added to this file.
         cpus, gpus: of one node.
         environment: added to that of the node.
-        after: the name of the job that has to succeed first; it was submitted before.
     """
 
     name: str
@@ -28,7 +27,6 @@ class Job:
     cpus: int = 1
     gpus: int = 0
     environment: Mapping[str, str] = field(default_factory=dict)
-    after: str | None = None
 
 
 def reason_in(log: Path) -> str:

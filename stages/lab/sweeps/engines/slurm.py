@@ -64,11 +64,10 @@ class Slurm:
                 time.sleep(self._interval)
 
     def _submit(self, job: Job, submitted: dict[str, str]) -> str:
-        conditions = [f"afterok:{submitted[job.after]}"] if job.after else []
+        depends = []
         if self._at_once is not None and len(submitted) >= self._at_once:
             # One for one: the job that was submitted so many jobs ago has ended before this one begins.
-            conditions.append(f"afterany:{list(submitted.values())[-self._at_once]}")
-        depends = [f"--dependency={','.join(conditions)}", "--kill-on-invalid-dep=yes"] if conditions else []
+            depends.append(f"--dependency=afterany:{list(submitted.values())[-self._at_once]}")
         return _slurm([*_sbatch(job), "--parsable", *depends], _script(job)).strip().split(";")[0]
 
     def _patiently(self) -> list[list[str]]:

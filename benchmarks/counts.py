@@ -36,8 +36,8 @@ from populations import HELPING, draw
 from scipy.special import expit
 
 from dicap.calibration.counts import ENOUGH, Counts, Labelled, Moments, counts
-from dicap.calibration.ranks import curve_by_rank, log_odds
-from dicap.frozen.crossfit import out_of_fold_at_rank
+from dicap.calibration.ranks import curve_by_rank
+from dicap.frozen.crossfit import at_rank
 from dicap.frozen.folds import assign_folds, fold_weights, out_of_fold_scores
 from dicap.frozen.solver import solve
 from dicap.metrics.operating_point import Z
@@ -62,8 +62,7 @@ def chances(x: np.ndarray, y: np.ndarray, folder: np.ndarray, seed: int) -> tupl
     own = out_of_fold_scores(heads.logits(x), fold).astype(np.float64)
     knots, rate = curve_by_rank(expit(own), y)
     there = folder @ heads.w[-1].T.astype(np.float32) + heads.b[-1]
-    at_rank = log_odds(out_of_fold_at_rank(heads.w, heads.b, x, fold, folder))
-    own = np.where(y.sum(0) >= ENOUGH, at_rank, own)
+    own = np.where(y.sum(0) >= ENOUGH, at_rank(own, fold, heads.logits(folder).astype(np.float64)), own)
     return np.interp(own, knots, rate), np.interp(there, knots, rate)
 
 

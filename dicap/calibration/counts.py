@@ -10,7 +10,7 @@ the folder's own share has variance (1 - r^2) p (1 - p) (1/n + 1/N), r the corre
 as n_eff = 1 / ((1 - r^2) (1/n + 1/N)). So the interval is Wilson's for the share with n_eff images: a normal interval has no
 width where no label is positive, and too little of it where few are. Slope and r^2 are estimates: with k positives they are
 taken k / (k + 2) and (k - 1) / (k + 1) times, which benchmarks/counts.py chose. For a class with ENOUGH positives out-of-fold
-scores are brought to the scale of the head in use first (`dicap.frozen.crossfit.out_of_fold_at_rank`): where its chances spread
+scores are brought to the scale of the head in use first (`dicap.frozen.crossfit.at_rank`): where its chances spread
 more than theirs, a folder of like photographs would look unlike them.
 
 Letters: C classes; all arrays (C,).

@@ -124,35 +124,29 @@ def _student_weights(fold: NDArray) -> NDArray:
 
 
 def scores_out_of_fold(heads: Solution, rows: NDArray, fold: NDArray) -> tuple[NDArray, NDArray]:
-    """Confidences (n_l, C) of the labelled rows, the first of rows (n, D), each by the student of its own fold (n_l,); and
-    `out_of_fold_at_rank`.
+    """Confidences (n_l, C) of the labelled rows, the first of rows (n, D), each by the student of its own fold (n_l,); and the
+    same `at_rank` of the last student.
     """
     n = len(fold)
     others = rows[n :: -(-(len(rows) - n) // MOST_OTHERS) or 1]
-    return out_of_fold(heads.w, heads.b, rows[:n], fold), out_of_fold_at_rank(heads.w, heads.b, rows[:n], fold, others)
+    logits = out_of_fold_scores(_logits(heads, rows[:n]), fold)
+    return expit(logits), expit(at_rank(logits, fold, _logits(heads, others)))
 
 
-def out_of_fold(w: NDArray, b: NDArray, rows: NDArray, fold: NDArray) -> NDArray:
-    """Confidences (n_l, C) of labelled rows (n_l, D), each by the student (w (H, C, D), b (H, C)) of its own fold."""
-    return expit(out_of_fold_scores(_logits(w, b, rows), fold))
-
-
-def out_of_fold_at_rank(w: NDArray, b: NDArray, rows: NDArray, fold: NDArray, others: NDArray) -> NDArray:
-    """`out_of_fold`, each moved to the last student's confidence of equal rank among other, unlabelled rows (m, D).
+def at_rank(logits: NDArray, fold: NDArray, others: NDArray) -> NDArray:
+    """Out-of-fold logits (n_l, C), each moved to the last student's of equal rank among those (H, m, C) of unlabelled rows.
 
     A student without a fold has less to learn from and states smaller logits, so a threshold on its scores lets the last one say
     yes too often. Beyond all other rows a logit keeps its distance to the outermost; without other rows it stays.
     """
-    logits = out_of_fold_scores(_logits(w, b, rows), fold)
-    if len(others):
-        ordered = np.sort(_logits(w, b, others), axis=1)  # (H, m, C)
-        for k, c in itertools.product(range(n_folds(fold)), range(logits.shape[1])):
-            here, own = fold == k, ordered[k, :, c]
-            z = logits[here, c]
-            logits[here, c] = np.interp(z, own, ordered[-1, :, c]) + z - np.clip(z, own[0], own[-1])
-    return expit(logits)
+    moved, ordered = logits.copy(), np.sort(others, axis=1)
+    for k, c in itertools.product(range(n_folds(fold) if others.size else 0), range(logits.shape[1])):
+        here, own = fold == k, ordered[k, :, c]
+        z = logits[here, c]
+        moved[here, c] = np.interp(z, own, ordered[-1, :, c]) + z - np.clip(z, own[0], own[-1])
+    return moved
 
 
-def _logits(w: NDArray, b: NDArray, rows: NDArray) -> NDArray:
-    """Logits (H, n, C) float64 of rows (n, D) float32 by heads w (H, C, D), b (H, C)."""
-    return rows.astype(np.float64) @ w.swapaxes(1, 2) + b[:, None]
+def _logits(heads: Solution, rows: NDArray) -> NDArray:
+    """Logits (H, n, C) float64 of rows (n, D) float32."""
+    return rows.astype(np.float64) @ heads.w.swapaxes(1, 2) + heads.b[:, None]

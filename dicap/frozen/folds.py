@@ -69,11 +69,6 @@ def deal_folds(rank: NDArray, y: NDArray, folds: int, seed: int, groups: NDArray
     return fold[inverse]
 
 
-def rank_of_names(names: NDArray) -> NDArray:
-    """The order of rows by their names, (n,) int64."""
-    return np.unique(names, return_inverse=True)[1].reshape(-1)
-
-
 def _neediest(lack: NDArray, room: NDArray, rng: np.random.Generator) -> int:
     """The fold with room that lacks most. Ties: most room first, then random."""
     key = np.where(room > 0, np.round(lack, 9), -np.inf)

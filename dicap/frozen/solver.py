@@ -2,7 +2,7 @@
 
 Head h and class c minimise, over weights w (D,) and a bias b that is not penalised,
 
-    0.5 |w|^2 + C[h, c] * sum_i weight[h, i, c] * ( log(1 + exp(z_i)) - y[h, i, c] z_i ),    z_i = x_i . w + b,
+    0.5 |w|^2 + C * sum_i weight[h, i, c] * ( log(1 + exp(z_i)) - y[h, i, c] z_i ),    z_i = x_i . w + b,
 
 which is scikit-learn's LogisticRegression with that C, here `loss_weight`, and sample_weight, for every target y in [0, 1]. An
 unknown entry is an entry of weight 0, a pseudo-label one of weight below 1, a fold that is left out rows of weight 0.
@@ -65,7 +65,7 @@ def solve(
     y: ArrayLike,
     *,
     weight: ArrayLike = 1.0,
-    loss_weight: ArrayLike = 1.0,
+    loss_weight: float = 1.0,
     start: Solution | None = None,
     tolerance: float = DEFAULT_TOLERANCE,
 ) -> Solution:
@@ -75,7 +75,7 @@ def solve(
         x: (n, D) float32 or float64, in which the products are taken (losses are summed in float64); or `rotate` of it.
         y: targets in [0, 1], hard or soft, of a shape that broadcasts to (H, n, C); anything where the weight is 0.
         weight: non-negative, broadcasts to (H, n, C): (n, C) weighs entries, (H, n, 1) whole rows of each head.
-        loss_weight: scikit-learn's C (large is little regularisation), broadcasts to (H, C).
+        loss_weight: scikit-learn's C: large is little regularisation.
         start: where to begin, for example the solution of the round before; by default w = 0 and the bias of the share of
             positives.
         tolerance: a problem has converged when the Euclidean norm of its gradient is at most this, of features whose mean square
@@ -89,11 +89,12 @@ def solve(
         positive weight on one of the outcomes has no finite bias: its bias is that of the add-one estimate of its share, one
         row of each outcome added to the weighed ones, and only w is fitted.
     """
-    y, weight, loss_weight = np.asarray(y), np.asarray(weight), np.asarray(loss_weight, dtype=np.float64)
+    y, weight = np.asarray(y), np.asarray(weight)
     rows = x.coordinates if isinstance(x, PrincipalAxes) else x
     n, dtype = len(rows), rows.dtype
-    heads, classes = _heads_and_classes(n, y, weight, loss_weight, start)
-    full, problems = (heads, n, classes), heads * classes
+    full = heads, _, classes = np.broadcast_shapes(y.shape, weight.shape, (1, n, 1))
+    assert full[1] == n, (full, n)
+    problems = heads * classes
     target = _columns(np.broadcast_to(y, full), dtype)  # (n, P)
     scale = _columns(np.broadcast_to(weight, full), dtype)
     target[scale == 0] = 0  # whatever stands for an unknown entry: -1, NaN
@@ -106,7 +107,7 @@ def solve(
     mean = np.einsum("nr,nr->", a, a, dtype=np.float64) / max(1, len(a) * len(axes))
     unit = a.dtype.type(np.sqrt(mean) or 1)  # root mean square of all features, in their type; 1 where all are 0
     a = a / unit
-    strength = np.broadcast_to(loss_weight, (heads, classes)).reshape(-1) * float(unit) ** 2  # (P,) for features of mean square 1
+    strength = loss_weight * float(unit) ** 2  # for features of mean square 1
 
     positive, total = (scale * target).sum(0, dtype=np.float64), scale.sum(0, dtype=np.float64)  # (P,) counted in rows
     free = (positive > 0) & (positive < total * (1 - 1e-12))  # the bias has an optimum
@@ -122,7 +123,7 @@ def solve(
     spread = np.einsum("nr,nr->r", a, a) / max(len(a), 1)
     diagonal = np.concatenate([1 + curvature[:, None] * spread, np.maximum(curvature, 1e-6)[:, None]], axis=1)  # (P, r + 1)
 
-    scale *= strength.astype(dtype)
+    scale *= dtype.type(strength)
     size = np.maximum(strength * total, 1e-6)
     limit = tolerance * np.maximum(np.minimum(size, 1), 1e-3 * size)  # the last: what single precision can reach
     v, objective, gradient, iterations = _minimise(_Problems(a, target, scale, free), v, 1 / diagonal, limit)
@@ -262,17 +263,6 @@ def _direction(gradient: NDArray, moves: NDArray, changes: NDArray, rho: NDArray
             beta = rho[slot] * np.einsum("pr,pr->p", changes[slot], q)
             q += (alpha[slot] - beta)[:, None] * moves[slot]
     return -q
-
-
-def _heads_and_classes(n: int, y: NDArray, weight: NDArray, strength: NDArray, start: Solution | None) -> tuple[int, int]:
-    """H and C from the shapes of everything that has them."""
-    shapes = [y.shape, weight.shape, (*strength.shape[:-1], 1, *strength.shape[-1:]) if strength.ndim == 2 else strength.shape]
-    shapes.append((1, n, 1))
-    if start is not None:
-        shapes.append((start.b.shape[0], 1, start.b.shape[1]))
-    heads, rows, classes = np.broadcast_shapes(*shapes)
-    assert rows == n, (rows, n)
-    return heads, classes
 
 
 def _columns(values: NDArray, dtype: np.dtype) -> NDArray:

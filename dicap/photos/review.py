@@ -68,7 +68,7 @@ def out_of_fold(rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
     y = labels.astype(np.float32)
     fold = assign_folds(y, min(FOLDS, len(y)), seed=0)
     heads = solve(rows, y, weight=fold_weights(fold) * (y >= 0), loss_weight=LOSS_WEIGHT)
-    return crossfit.out_of_fold(heads.w, heads.b, rows, fold)
+    return crossfit.scores_out_of_fold(heads, rows, fold)[0]
 
 
 def entry_surprise(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:

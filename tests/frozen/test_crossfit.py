@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from dicap.calibration.ranks import curve_by_rank
 from dicap.frozen import recommended
-from dicap.frozen.crossfit import Pseudo, out_of_fold, out_of_fold_at_rank, solve_students, solve_teachers
+from dicap.frozen.crossfit import Pseudo, at_rank, scores_out_of_fold, solve_students, solve_teachers
 from dicap.frozen.folds import assign_folds
 from dicap.frozen.recommended import PART, fit, labels_and_weights
 from dicap.frozen.solver import rotate, solve
@@ -52,7 +52,7 @@ def test_no_label_of_a_fold_reaches_what_scores_it(seed, folds, neighbours):
         patch.setattr(recommended, "labels_and_weights", watched)
         before, after = (fit(x, labels, fold, **options).heads for labels in (y, changed))
     assert np.allclose(before.w[0], after.w[0], atol=5e-3) and not np.allclose(before.w[1:], after.w[1:], atol=5e-3)
-    p, q = (out_of_fold(heads.w, heads.b, x[:40], fold) for heads in (before, after))
+    p, q = (scores_out_of_fold(heads, x[:40], fold)[0] for heads in (before, after))
     assert np.allclose(p[fold == 0], q[fold == 0], atol=5e-3) and not np.allclose(p[fold != 0], q[fold != 0], atol=5e-3)
     assert len(seen) == 2 * (folds + 1)
     assert np.allclose(seen[0], seen[folds + 1], atol=5e-3), "what the student of fold 0 learns from"
@@ -157,17 +157,13 @@ def test_students_learn_from_known_and_from_pseudo_labelled_entries():
 
 
 def test_scores_of_heads_without_a_fold_come_to_the_scale_of_the_last():
-    """Heads that are the last one, shrunk and moved: at equal rank their scores are its own, between other rows and beyond."""
+    """Heads that are the last one, shrunk and moved: at equal rank their logits are its own, between other rows and beyond."""
     rng = np.random.default_rng(0)
-    rows, others = rng.normal(size=(40, 5)), rng.normal(size=(90, 5))
-    rows[0] = 9
-    w, b, fold = rng.normal(size=(3, 5)), rng.normal(size=3), np.arange(40) % 4
-    shrunk = [(scale * w, scale * b + shift) for scale, shift in ((1, 0), (1, 1), (1, -2), (1, 0.5), (1, 0))]
-    heads = [np.stack(part) for part in zip(*shrunk, strict=True)]
-    expected = 1 / (1 + np.exp(-(rows @ w.T + b)))
-    assert out_of_fold_at_rank(*heads, rows, fold, others) == pytest.approx(expected)
-    assert out_of_fold_at_rank(*heads, rows, fold, others[:0]) == pytest.approx(out_of_fold(*heads, rows, fold))
-    heads[0][:-1] *= 0.5
-    heads[1][:-1] = 0.5 * b
-    inside = (rows @ w.T > (others @ w.T).min(0)) & (rows @ w.T < (others @ w.T).max(0))
-    assert out_of_fold_at_rank(*heads, rows, fold, others)[inside] == pytest.approx(expected[inside])
+    z, others, fold = rng.normal(size=(40, 3)), rng.normal(size=(90, 3)), np.arange(40) % 4
+    z[0] = 9
+    shift = np.array([0, 1, -2, 0.5])
+    moved = np.stack([*(others + each for each in shift), others])
+    assert at_rank(z + shift[fold, None], fold, moved) == pytest.approx(z)
+    assert np.array_equal(at_rank(z, fold, moved[:, :0]), z), "without other rows it stays"
+    inside = (z > others.min(0)) & (z < others.max(0))
+    assert at_rank(0.5 * z, fold, np.stack([*[0.5 * others] * 4, others]))[inside] == pytest.approx(z[inside])

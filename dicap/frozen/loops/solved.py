@@ -19,7 +19,7 @@ from dicap.errors import DataError
 from dicap.files.artifacts import CHOICE
 from dicap.files.json_files import read_json, write_json
 from dicap.frozen.crossfit import Pseudo, solve_students, solve_teachers
-from dicap.frozen.folds import FOLDS, deal_folds, rank_of_names
+from dicap.frozen.folds import FOLDS, deal_folds
 from dicap.frozen.inputs import BankFeatures
 from dicap.frozen.loss_weight import choose_loss_weight
 from dicap.frozen.recommended import PART, Choice, teacher_rows
@@ -38,7 +38,7 @@ def warm_up(run: Trainer, network: nn.Module) -> None:
     fit_scaling(network, run.experiment.training_features())
     problem, loss_weight = Problem.of(run.experiment, network, phase), run.experiment.settings.linear.C
     if loss_weight == "auto":
-        fold = folds_of(run.experiment, problem.labelled, problem.y, FOLDS) if len(problem.y) > 1 else None
+        fold = folds_of(run.experiment, problem.labelled, problem.y) if len(problem.y) > 1 else None
         loss_weight = choose_loss_weight(problem.rows[problem.labelled], problem.y, fold)
     record_choice(run, loss_weight)
 
@@ -87,7 +87,7 @@ def record_choice(run: Trainer, loss_weight: float, choice: Choice | None = None
     write_json({"C": loss_weight} | used, run.state.products / CHOICE)
 
 
-def folds_of(experiment: Experiment, labelled: np.ndarray, y: np.ndarray, folds: int) -> np.ndarray:
+def folds_of(experiment: Experiment, labelled: np.ndarray, y: np.ndarray) -> np.ndarray:
     """A fold for each labelled row, (n_l,), that follows the images, not their order; a group of images is in one fold.
 
     Raises:
@@ -95,8 +95,9 @@ def folds_of(experiment: Experiment, labelled: np.ndarray, y: np.ndarray, folds:
     """
     groups, seed = read_groups(experiment.folder), torch_seed(experiment.settings.seed, "folds", 0) % 2**32
     of = None if groups is None else groups[labelled]
+    rank = np.unique(experiment.store.ids[labelled].astype(str), return_inverse=True)[1]
     try:
-        return deal_folds(rank_of_names(experiment.store.ids[labelled].astype(str)), y, folds, seed, of)
+        return deal_folds(rank, y, FOLDS, seed, of)
     except ValueError as error:
         raise DataError(f"{experiment.folder}: {error}; label images of another group") from None
 
@@ -128,7 +129,7 @@ class Problem:
             features = torch.from_numpy(inputs.mean(np.arange(experiment.store.n)))
             rows = network.head.scaling(features.to(experiment.runtime.device)).cpu().numpy()
         y = experiment.labels.of(phase.labelled).numpy().astype(np.float32)
-        fold = folds_of(experiment, phase.labelled, y, FOLDS) if experiment.settings.recommends else np.full(len(y), -1)
+        fold = folds_of(experiment, phase.labelled, y) if experiment.settings.recommends else np.full(len(y), -1)
         return Problem(experiment, rows, phase.labelled, phase.unlabelled, y, fold)
 
     @property

@@ -154,7 +154,7 @@ class Place:
                 computing = network
                 if self.runtime.amp is None:  # as the stage does
                     keep_freed_memory()
-                    computing, _ = accelerated(network, recipe.most_computed, s.image_size, device)
+                    computing, _ = accelerated(network, recipe.n * len(recipe.files), s.image_size, device)
                 known = self.folder / "known"
                 fill(bank, recipe, self.store, computing, known, device=device, autocast=self.runtime.amp)
                 save_backbone(network.backbone, bank / BACKBONE)

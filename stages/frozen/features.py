@@ -38,7 +38,7 @@ def compute(settings: Settings, runtime: dict[str, Any], out: Path) -> None:
     known = known_results("features")
     computing, by = network, ["torch", torch.__version__]
     if chosen.amp is None:
-        computing, by = accelerated(network, recipe.most_computed, store.image_size, chosen.device)
+        computing, by = accelerated(network, store.n * len(recipe.files), store.image_size, chosen.device)
     # Features of two packages or versions, or of a processor and a GPU, differ in their last bits: a bank is of one.
     by += [str(chosen.amp or torch.float32).removeprefix("torch."), chosen.device.type]
     made_by = {"engine": by, "code": code_of("features", settings)}

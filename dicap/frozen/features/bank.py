@@ -61,7 +61,7 @@ class FeatureBank:
         except (KeyError, TypeError):
             fits = False
         if not fits:
-            raise DataError(f"{path}: damaged (its parts do not fit); {_again(folder)}")
+            raise DataError(f"{path}: of another version, or damaged (its parts do not fit); {_again(folder)}")
         return cls(folder, recipe, checksums)
 
     def check(self, settings: Settings, store: Store) -> None:

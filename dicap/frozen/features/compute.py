@@ -9,7 +9,6 @@ whatever it is computed with.
 """
 
 import shutil
-from collections import defaultdict
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict
@@ -67,34 +66,33 @@ def fill(
         stopping: asked after each pass whether to stop there.
 
     Returns:
-        Number of images, of different pixels, of which something was computed.
+        Number of images of which something was computed.
 
     Raises:
         DataError: the disk has too little room (said before anything is computed). Stopped: `stopping` said so.
     """
     keys = store.digests()
-    needed = needed_features(recipe, store, keys)
+    needed = {name: ~store.is_test | (view.name != "strong") for name, view in recipe.files.items()}  # (N,) bool
     make_room(folder, folder=True)
     folder.mkdir(exist_ok=True)
     stores = {name: store_of(known, recipe, name, made_by) for name in recipe.files}
     paths = {name: folder / file_name(name) for name in stores}
-    absent = sum(len(np.unique(keys[needed[name] & ~known.has(keys)])) for name, known in stores.items())
+    absent = sum(np.count_nonzero(needed[name] & ~known.has(keys)) for name, known in stores.items())
     _check_disk(folder, store.n * recipe.bytes_per_image + absent * recipe.bytes_per_image // len(stores), recipe)
     missing = {name: _write_known(path, recipe, stores[name], keys, needed[name]) for name, path in paths.items()}
     count = sum(map(len, missing.values()))
 
     size = GPU_PASS if torch.device(device).type == "cuda" else PASS
-    passes = [(name, images[start : start + size]) for name, images in missing.items() for start in range(0, len(images), size)]
-    steps = [[_request(name, recipe.files[name], np.resize(_firsts(images), size), keys)] for name, images in passes]
+    passes = [(name, rows[start : start + size]) for name, rows in missing.items() for start in range(0, len(rows), size)]
+    steps = [[_request(name, recipe.files[name], np.resize(rows, size), keys)] for name, rows in passes]
     drawn = load(store, steps, seed=SEED, stage=STAGE, epoch=EPOCH, workers=workers, device=device)
-    done, lengths = 0, iter([len(images) for _, images in passes])
+    done, lengths = 0, iter([len(rows) for _, rows in passes])
     with closing(progress(drawn, desc="features", total=count, unit="view", count=lambda _: next(lengths))) as shown:
-        for (name, images), pixels in zip(passes, shown, strict=True):
-            features = features_of(network, pixels[name], recipe.grid, autocast)[: len(images)].numpy()
-            stores[name].add(keys[_firsts(images)], [each.tobytes() for each in features])
-            bank = np.load(paths[name], mmap_mode="r+", allow_pickle=False)
-            bank[np.concatenate(images)] = np.repeat(features, [len(rows) for rows in images], axis=0)
-            done += len(images)
+        for (name, rows), pixels in zip(passes, shown, strict=True):
+            features = features_of(network, pixels[name], recipe.grid, autocast)[: len(rows)].numpy()
+            stores[name].add(keys[rows], [each.tobytes() for each in features])
+            np.load(paths[name], mmap_mode="r+", allow_pickle=False)[rows] = features
+            done += len(rows)
             if done < count and stopping():
                 raise Stopped(f"features: {done} views saved; run again to go on")
 
@@ -105,22 +103,7 @@ def fill(
         "checksums": {path.name: sha256(path) for path in paths.values()},
     }
     write_json(meta, folder / META)
-    return len({row for images in missing.values() for row in _firsts(images)})
-
-
-def _firsts(images: list[list[int]]) -> list[int]:
-    """The first row of each image."""
-    return [rows[0] for rows in images]
-
-
-def needed_features(recipe: Recipe, store: Store, keys: np.ndarray) -> dict[str, np.ndarray]:
-    """Which images' features of each view a bank holds, (N,) bool: strong views of what is trained on alone.
-
-    Args:
-        keys: (N,) checksums of the images. One in the test split that is the same as another is trained on.
-    """
-    trained = np.isin(keys, keys[~store.is_test])
-    return {name: trained | (view.name != "strong") for name, view in recipe.files.items()}
+    return len(set().union(*missing.values()))
 
 
 def store_of(known: Path, recipe: Recipe, name: str, made_by: Any) -> ContentStore:
@@ -147,21 +130,21 @@ def features_of(network: Network, images: Tensor, grid: int, autocast: torch.dty
         return features.clamp(-limit, limit).half().contiguous().cpu()
 
 
-def _write_known(path: Path, recipe: Recipe, known: ContentStore, keys: np.ndarray, needed: np.ndarray) -> list[list[int]]:
+def _write_known(path: Path, recipe: Recipe, known: ContentStore, keys: np.ndarray, needed: np.ndarray) -> list[int]:
     """Write the file of a view: the stored features of each row, NaN where they are not needed or not known.
 
     Returns:
-        For each image whose features are not known, its rows.
+        The rows whose features are not known.
     """
-    absent, missing = np.full(recipe.shape[1:], np.nan, np.float16).tobytes(), defaultdict[bytes, list[int]](list)
+    absent, missing = np.full(recipe.shape[1:], np.nan, np.float16).tobytes(), []
     with path.open("wb") as file:
         write_head(file, recipe.shape, np.float16)
         for row, (key, wanted) in enumerate(zip(keys, needed, strict=True)):
             value = known.read(key) if wanted else absent
             if value is None:
-                missing[key].append(row)
+                missing.append(row)
             file.write(value or absent)
-    return [*missing.values()]
+    return missing
 
 
 def _check_disk(folder: Path, needed: int, recipe: Recipe) -> None:

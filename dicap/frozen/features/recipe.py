@@ -105,11 +105,6 @@ class Recipe:
         return self.n, self.grid**2, self.channels
 
     @property
-    def most_computed(self) -> int:
-        """Views of images that are computed for a bank at most."""
-        return len(self.files) * self.n
-
-    @property
     def bytes_per_image(self) -> int:
         """Bytes on disk for each image: two for each channel, position, and view."""
         return len(self.files) * self.grid**2 * self.channels * 2

@@ -29,7 +29,7 @@ WORDS = st.sampled_from(
 TEXT = st.text(st.characters(exclude_characters="\x85\u2028\u2029", codec="utf-8"), max_size=9)
 VALUE = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), WORDS, TEXT)
 
-# A stage that waits while its lock is held, as a training does, and one that takes as long as it is told.
+# A stage that waits while its lock is held, as a training does, and goes on from the step that it saved.
 WORK = """
 import fcntl, os, pathlib, signal, sys, time
 from ruamel.yaml import YAML
@@ -40,7 +40,6 @@ state.mkdir(parents=True, exist_ok=True)
 print("begun", seed, flush=True)
 with open(state / "lock", "a+") as lock:
     fcntl.flock(lock, fcntl.LOCK_EX)
-    time.sleep(seed if seed > 10 else 0)
     saved = state / "steps"
     for step in range(int(saved.read_text()) if saved.exists() else 0, 60 if seed == 5 else 0):
         time.sleep(0.05)
@@ -183,13 +182,6 @@ def test_cells_that_begin_together_make_what_they_share_once(project):
 
 
 @pytest.mark.promise("If a sweep's cell ends, its training ends with it", section="Kills, full disks and damage")
-@pytest.mark.parametrize("way", ["its parent is killed", "SIGTERM"])
-def test_no_training_runs_on_without_its_cell(project, way):
-    process = start(project, "long", 600, under=UNDER)
-    tiny.wait_until(lambda: "begun" in process.stdout.readline())
-    disturb(process, way)
-
-
 @pytest.mark.promise("A sweep's cell ends in one result even if its worker is killed", section="Kills, full disks and damage")
 def test_kills_of_its_worker_and_a_signal_to_it_lose_nothing(project):
     """The short form of tests/faults/test_sweeps.py, where nodes and trainings are real: each time it goes on, to one result."""

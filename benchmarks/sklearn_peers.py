@@ -56,6 +56,7 @@ from dicap.data import format as files
 from dicap.data.labels import read_labels
 from dicap.data.split import labelled_order
 from dicap.frozen.features.bank import FeatureBank
+from dicap.frozen.folds import FOLDS, assign_folds
 from dicap.frozen.loss_weight import choose_loss_weight
 from dicap.metrics.ranking import mean_average_precision
 from dicap.sklearn import DiCaPClassifier
@@ -135,7 +136,8 @@ def spreading(x: np.ndarray, x_test: np.ndarray) -> Callable[[np.ndarray, np.nda
 def penalty(x: np.ndarray, y: np.ndarray, seed: int) -> float:
     """C of the regressions, by the log loss of five folds."""
     labelled = (y >= 0).any(1)
-    return choose_loss_weight(x[labelled].astype(np.float32), y[labelled].astype(np.float32), seed=seed)
+    x, y = x[labelled].astype(np.float32), y[labelled].astype(np.float32)
+    return choose_loss_weight(x, y, assign_folds(y, min(FOLDS, len(y)), seed))
 
 
 def ours(features: Features, y: np.ndarray, seed: int) -> Scores:

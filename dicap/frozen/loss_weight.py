@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dicap.frozen.folds import FOLDS, assign_folds, fold_weights, out_of_fold_scores
+from dicap.frozen.folds import fold_weights, out_of_fold_scores
 from dicap.frozen.solver import rotate, solve
 
 CANDIDATES = (0.001, 0.003, 0.01, 0.03, 0.1)
@@ -14,21 +14,20 @@ DECADES = 2  # beyond the candidates that are tried
 FALLS = 0.999  # of the loss: above it a further candidate is no better
 
 
-def choose_loss_weight(x: NDArray, y: NDArray, fold: NDArray | None = None, *, seed: int = 0) -> float:
+def choose_loss_weight(x: NDArray, y: NDArray, fold: NDArray) -> float:
     """The weight of the loss, of labelled rows (n, D) and labels (n, C), by the log loss of their known entries out of fold.
 
-    `seed` deals the folds if `fold` is None. A single row has no folds and gets the middle candidate. CANDIDATES are for features
-    of mean square 1; for other features a power of ten scales them. Beyond the first or the last candidate the search goes on as
-    long as the loss falls; if it still falls after DECADES, a RuntimeWarning says so.
+    A single row is in no fold and gets the middle candidate. CANDIDATES are for features of mean square 1; for other features a
+    power of ten scales them. Beyond the first or the last candidate the search goes on as long as the loss falls; if it still
+    falls after DECADES, a RuntimeWarning says so.
     """
     grid = _candidates(x)
     if len(y) < 2:
         return grid[len(grid) // 2]
-    folds = assign_folds(y, min(FOLDS, len(y)), seed) if fold is None else fold
 
     def least_of(candidates: Sequence[float]) -> tuple[float, float]:
         """The best of them, and its loss."""
-        losses = log_losses(logits_out_of_fold(x, y, folds, candidates), y)
+        losses = log_losses(logits_out_of_fold(x, y, fold, candidates), y)
         return candidates[int(np.argmin(losses))], float(losses.min())
 
     best, least = least_of(grid)

@@ -16,8 +16,8 @@ from dicap.machine.processes import cores
 from dicap.settings import Settings
 from dicap.settings.checks import unread
 from stages.lab.sweeps.cell import cell_job, exists, experiment_ref, log_of
+from stages.lab.sweeps.engines import Job, reason_in
 from stages.lab.sweeps.engines.here import Here
-from stages.lab.sweeps.engines.jobs import Job, reason_in
 from stages.lab.sweeps.engines.slurm import Slurm
 from stages.lab.sweeps.grid import Cell, Grid, cells, read_grid
 from stages.lab.table import GRIDS

@@ -14,8 +14,8 @@ import pytest
 import tiny
 
 from dicap.errors import DataError
+from stages.lab.sweeps.engines import Job, reason_in
 from stages.lab.sweeps.engines.here import Here
-from stages.lab.sweeps.engines.jobs import Job, reason_in
 from stages.lab.sweeps.engines.slurm import Slurm
 
 

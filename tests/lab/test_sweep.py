@@ -16,7 +16,7 @@ from stages.cli import main
 from stages.lab import sweep
 from stages.lab.sweeps import finished
 from stages.lab.sweeps.cell import experiment_ref
-from stages.lab.sweeps.engines.jobs import Job
+from stages.lab.sweeps.engines import Job
 from stages.lab.sweeps.grid import cells, read_grid
 from stages.support.common import parse_changes
 

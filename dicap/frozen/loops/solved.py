@@ -38,7 +38,7 @@ def warm_up(run: Trainer, network: nn.Module) -> None:
     fit_scaling(network, run.experiment.training_features())
     problem, loss_weight = Problem.of(run.experiment, network, phase), run.experiment.settings.linear.C
     if loss_weight == "auto":
-        fold = folds_of(run.experiment, problem.labelled, problem.y) if len(problem.y) > 1 else None
+        fold = folds_of(run.experiment, problem.labelled, problem.y) if len(problem.y) > 1 else problem.fold
         loss_weight = choose_loss_weight(problem.rows[problem.labelled], problem.y, fold)
     record_choice(run, loss_weight)
 

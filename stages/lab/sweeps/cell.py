@@ -25,7 +25,7 @@ from dicap.errors import DataError
 from dicap.files.locks import locked
 from dicap.settings import change_settings, flatten, read_yaml
 from dicap.settings.catalogue import PATHS
-from stages.lab.sweeps.engines.jobs import BEGIN, Job
+from stages.lab.sweeps.engines import BEGIN, Job
 from stages.lab.sweeps.finished import LOCK, cache_folder
 from stages.support.common import PARAMS
 from stages.support.git import git

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 
 from dicap.errors import DataError
 from dicap.machine.processes import cores
-from stages.lab.sweeps.engines.jobs import Job
+from stages.lab.sweeps.engines import Job
 from stages.support.parent import STARTED_BY
 
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Generator, Sequence
 
 from dicap.errors import DataError
-from stages.lab.sweeps.engines.jobs import Job
+from stages.lab.sweeps.engines import Job
 from stages.support.parent import STARTED_BY
 
 _INTERVAL = 10.0  # seconds between two questions; Slurm forgets a job 300 s after its end (MinJobAge)

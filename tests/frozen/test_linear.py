@@ -67,8 +67,6 @@ def test_a_warm_start_changes_the_way_and_not_the_end():
     cold = solve(x, y, tolerance=TIGHT)
     warm = solve(rotate(x), y, start=cold, tolerance=TIGHT)
     assert warm.iterations == 1 and np.allclose(warm.w, cold.w, atol=1e-9)
-    near = solve(x, y, weight=1.01, start=cold, tolerance=TIGHT)
-    assert near.iterations < solve(x, y, weight=1.01, tolerance=TIGHT).iterations
 
 
 @pytest.mark.parametrize("unknown", [-1.0, np.nan])

@@ -131,15 +131,6 @@ def test_its_result_is_an_experiment_of_the_project_and_asked_again_nothing_runs
     assert code == 0 and "the project has its result" in output and "begun" not in output and not left(project)
 
 
-@pytest.mark.promise(
-    "If two sweeps run one cell, the second waits and uses the first one's result", section="Experiments and DVC"
-)
-def test_of_two_that_run_the_same_cell_the_second_waits_for_the_first(project):
-    both = [start(project, "two", 2) for _ in range(2)]
-    ends = [ended(process) for process in both]
-    assert [code for code, _ in ends] == [0, 0] and "".join(output for _, output in ends).count("begun 2") == 1
-
-
 def test_nothing_that_a_user_s_git_is_told_refuses_a_result_or_leads_elsewhere(project, tmp_path):
     for name in ("post-checkout", "pre-commit", "commit-msg", "post-commit", "pre-push"):
         hook = tmp_path / "hooks" / name
@@ -165,12 +156,15 @@ def test_a_failure_has_dvcs_exit_code_and_leaves_nothing(project):
     assert not cell.exists(project, "seven", rev(project)) and not left(project)
 
 
+@pytest.mark.promise(
+    "If two sweeps run one cell, the second waits and uses the first one's result", section="Experiments and DVC"
+)
 @pytest.mark.promise("Cells that share data and features convert and compute them once", section="Experiments and DVC")
 def test_cells_that_begin_together_make_what_they_share_once(project):
-    """Also where dvc.lock tells of somebody else's result for the same inputs."""
-    both = [start(project, name, 3) for name in ("three", "too")]
-    ends = [ended(process) for process in both]
-    assert [code for code, _ in ends] == [0, 0] and "".join(output for _, output in ends).count("begun 3") == 1
+    """Two of the same name, and one of another. Also where dvc.lock tells of somebody else's result for the same inputs."""
+    ends = [ended(process) for process in [start(project, name, 3) for name in ("three", "three", "too")]]
+    told = "".join(output for _, output in ends)
+    assert [code for code, _ in ends] == [0] * 3 and told.count("begun 3") == 1 and told.count("the project has its result") == 1
     assert all(cell.exists(project, name, rev(project)) for name in ("three", "too"))
     lock = cell.git("show", f"{cell.experiment_ref('three', rev(project))}:dvc.lock", folder=project)
     md5 = re.findall("md5: (\\w+)", lock)[-1]

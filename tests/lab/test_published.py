@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from dicap.lab.budgets import budget_tables
-from dicap.lab.tables import collect, published_numbers, spec_of, to_markdown
+from dicap.lab.tables import published_numbers, spec_of, to_markdown
 from dicap.settings.methods import METHODS
 
 RATIOS = (0.05, 0.1, 0.15, 0.2)
@@ -72,11 +72,3 @@ def test_fed_with_the_papers_numbers_the_main_table_prints_the_papers_difference
         rows, delta = shown(table), DELTA[dataset][RATIOS.index(ratio)]
         assert len(rows) == 12 and all(ours == theirs for pairs in rows.values() for ours, theirs in pairs.values())
         assert table.notes[0].startswith(f"Delta, {dataset} {100 * ratio:.4g} %: {delta} ({delta}), DiCaP")
-
-
-@pytest.mark.parametrize(("kind", "count"), [("ablation", 6), ("weighting", 5), ("cost", 2)])
-def test_fed_with_the_papers_numbers_a_table_prints_each_twice(kind, count):
-    for spec in spec_of(kind):
-        rows = shown(collect(as_runs(spec), spec, published_numbers(spec)))
-        assert set(rows) <= set(spec.rows.values()) and len(rows) == count
-        assert all(columns and ours == theirs for columns in rows.values() for ours, theirs in columns.values())

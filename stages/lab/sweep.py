@@ -71,8 +71,7 @@ def command(
         if all(key in each for each in reasons):
             click.echo(f"Warning: {key}: nothing reads it in any cell: {reasons[0][key]}", err=True)
     rev = current_commit()
-    refs = experiment_ref("", rev)
-    named = {line.removeprefix(refs) for line in git("for-each-ref", "--format=%(refname)", refs).splitlines()}
+    named = {*git("for-each-ref", "--format=%(refname:lstrip=4)", experiment_ref("", rev)).split()}
     missing = _missing(wanted, finished(everywhere=False)[0])
     say(f"{plan.title}: {len(wanted)} cells, {len(wanted) - len(missing)} finished, {len(missing)} to run")
     facts = {"cells": len(wanted), "to run": [cell.name for cell in missing]}

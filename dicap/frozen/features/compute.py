@@ -77,7 +77,7 @@ def fill(
     folder.mkdir(exist_ok=True)
     stores = {name: store_of(known, recipe, name, made_by) for name in recipe.files}
     paths = {name: folder / file_name(name) for name in stores}
-    absent = sum(np.count_nonzero(needed[name] & ~known.has(keys)) for name, known in stores.items())
+    absent = sum(int((needed[name] & ~known.has(keys)).sum()) for name, known in stores.items())
     _check_disk(folder, store.n * recipe.bytes_per_image + absent * recipe.bytes_per_image // len(stores), recipe)
     missing = {name: _write_known(path, recipe, stores[name], keys, needed[name]) for name, path in paths.items()}
     count = sum(map(len, missing.values()))

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import ttest_rel
 
 from dicap.calibration.quota import Quota, quota_of
 from dicap.calibration.ranks import Curve, curve_by_rank, logistic_curve
@@ -167,7 +168,8 @@ def chosen(own: Solution, students: Solution, rows: NDArray, y: NDArray, fold: N
     """
     before, after = (out_of_fold_scores(heads.logits(rows), fold).astype(np.float64) for heads in (own, students))  # (n_l, C)
     losses = {share: calibrated_losses((1 - share) * before + share * after, y) for share in (0.0, *SHARES)}
-    evidence = {share: standard_errors(losses[0.0], losses[share]) for share in SHARES}
+    tests = {share: ttest_rel(losses[share], losses[0.0]).statistic for share in SHARES}  # NaN where all are equal
+    evidence = {share: float(np.nan_to_num(statistic, posinf=0, neginf=0)) for share, statistic in tests.items()}
     share = next((share for share in SHARES if evidence[share] <= -CLEAR), 0.0)
     shown = share or min(SHARES, key=evidence.__getitem__)
     known = np.count_nonzero(y >= 0)
@@ -175,13 +177,6 @@ def chosen(own: Solution, students: Solution, rows: NDArray, y: NDArray, fold: N
     if share in (0.0, 1.0):
         return students if share else own, choice
     return students._replace(w=(1 - share) * own.w + share * students.w, b=(1 - share) * own.b + share * students.b), choice
-
-
-def standard_errors(before: NDArray, after: NDArray) -> float:
-    """Mean change of the losses (n_l,) of the same rows, in standard errors of that mean; below 0 where they fell."""
-    change = after - before
-    error = change.std(ddof=1) / np.sqrt(len(change))
-    return float(change.mean() / error) if error > 0 else 0.0
 
 
 def calibrated_losses(z: NDArray, y: NDArray) -> NDArray:

@@ -8,7 +8,7 @@ import pytest
 from scipy.optimize import minimize
 
 from dicap.frozen.folds import assign_folds
-from dicap.frozen.recommended import CLEAR, calibrated_losses, chosen, standard_errors
+from dicap.frozen.recommended import CLEAR, calibrated_losses, chosen
 from dicap.frozen.solver import Solution
 from dicap.sklearn import DiCaPClassifier
 
@@ -88,14 +88,6 @@ def test_losses_are_those_after_one_slope_and_bias(unknown):
     assert not calibrated_losses(z, np.where(y >= 0, 1, unknown)).round(9).any(), "of one outcome nothing is to be learnt"
 
 
-def test_evidence_is_a_paired_t_statistic_and_says_nothing_of_equal_losses():
-    from scipy.stats import ttest_rel
-
-    before, after = np.random.default_rng(0).random((2, 30))
-    assert standard_errors(before, after) == pytest.approx(ttest_rel(after, before).statistic)
-    assert standard_errors(before, before) == 0
-
-
 def solutions(gain, n=90, classes=3, features=40):
     """Heads whose out-of-fold scores are noise and noise with `gain` of the labels: of three folds, and of all."""
     rng = np.random.default_rng(0)
@@ -114,6 +106,7 @@ def test_the_student_is_used_if_its_loss_is_clearly_lower():
     heads, choice = chosen(own, student, rows, y, fold)
     assert heads is student and choice.share == 1 and choice.evidence <= -CLEAR
     assert choice.log_loss[0] > choice.log_loss[1]
+    assert not chosen(own, own, rows, y, fold)[1].evidence
     heads, turned = chosen(student, own, rows, y, fold)
     assert heads is student and not turned.share and turned.evidence > 0
     assert turned.in_words().startswith("did not clearly help, so they were not used: log loss 0.")

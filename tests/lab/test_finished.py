@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,8 @@ import tiny
 
 from dicap.settings import load_settings
 from stages.lab.sweeps.finished import METRICS, finished, revisions, stages_of
+
+from .test_sweep import git
 
 PARAMS = {"dataset": "digits", "ratio": 0.05, "seed": 1, "method": "dicap"}
 
@@ -20,10 +21,6 @@ def put(data: bytes, ending: str = "") -> str:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
     return name + ending
-
-
-def git(*arguments: str) -> str:
-    return subprocess.run(["git", *arguments], check=True, capture_output=True, text=True).stdout.strip()
 
 
 def locked(stages: dict[str, tuple[dict[str, str], dict[str, str]]]) -> str:
@@ -67,8 +64,6 @@ def repository(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "configs").symlink_to(tiny.ROOT / "configs")
     git("init", "-q", "-b", "main")
-    git("config", "user.email", "somebody@example.org")
-    git("config", "user.name", "Somebody")
     Path(".dvc").mkdir()
     Path(".gitignore").write_text(".dvc/cache\n")
     first = commit("first")

@@ -33,15 +33,9 @@ class Slurm:
         root = Path(unpacked or "/")
         places = [root / place for place in ("usr/bin", "usr/sbin", "bin", "sbin")]
         path = os.pathsep.join([*map(str, places), os.environ["PATH"]])
-        missing = [
-            name for name in ("sbatch", "munged", "mungekey", "unshare", "nsenter", "ip") if shutil.which(name, path=path) is None
-        ]
-        self.programs = {
-            name: next((found for each in (f"{name}-wlm", name) if (found := shutil.which(each, path=path))), None)
-            for name in ("slurmctld", "slurmd", "slurmstepd")
-        }
-        missing += [name for name, found in self.programs.items() if found is None]
-        if missing:
+        names = ("sbatch", "munged", "mungekey", "unshare", "nsenter", "ip", "slurmctld", "slurmd", "slurmstepd")
+        self.programs = {name: shutil.which(f"{name}-wlm", path=path) or shutil.which(name, path=path) for name in names}
+        if missing := [name for name, found in self.programs.items() if found is None]:
             raise Unavailable(f"no {', '.join(missing)} on the path or in the folder that SLURM_ROOT names")
         # The first process is a shell, which fetches what others left behind, and ends when its input does: with these tests.
         command = ["unshare", "--net", "--pid", "--fork", "--mount-proc", "--kill-child", "bash", "-c", "read -r _"]

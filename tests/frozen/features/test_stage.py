@@ -59,12 +59,6 @@ def test_where_nothing_is_needed_no_torch_is_loaded(place):
     assert list(tiny.content(place.folder / "artifacts" / "features")) == ["meta.json"]
 
 
-def test_a_set_of_another_size_is_refused(place):
-    place.set({"image_size": 48})
-    code, line = place.refused("features")
-    assert code == 2 and "image_size: found 48" in line
-
-
 def start(place, share):
     """The stage in a process of its own, from the moment at which it has written a share of what was missing (or ended)."""
     before = written(place)

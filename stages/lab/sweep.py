@@ -121,12 +121,12 @@ def _watch(engine: Here | Slurm, planned: Mapping[str, Job], rev: str, title: st
     """Run the jobs of cells by name, show progress and say why cells fail; how many did."""
     from dicap.machine.progress import progress
 
-    cells = {job.name: name for name, job in planned.items()}
+    names = {job.name: name for name, job in planned.items()}
     failed = 0
     try:
         with closing(engine.run([*planned.values()])) as ends:  # closed, it ends what does not outlive it
-            for job, why in progress(ends, desc=title, total=len(cells), unit="cell"):
-                name = cells[job]
+            for job, why in progress(ends, desc=title, total=len(names), unit="cell"):
+                name = names[job]
                 # One that the engine gave up may have been brought back all the same, by a run of it on another node.
                 if why is not None and not exists(Path.cwd(), name, rev):
                     log = planned[name].log

@@ -12,7 +12,7 @@ import click
 from dicap.errors import DataError, SettingsError, did_you_mean
 from dicap.files.atomic import replacing
 from dicap.settings.resolve import change_settings
-from stages.support.common import data_folder, load, params_option, raw_set, take_turns
+from stages.support.common import data_folder, load, params_option, take_turns
 from stages.support.terminal import finish, say
 
 if TYPE_CHECKING:
@@ -71,21 +71,19 @@ def command(filled: Path, new_classes: bool, separator: str | None, params: Path
     labelled = {image: labels for image, labels in known if labels is not None}
     if converted != classes:
         labelled = {image: labels.among(converted) for image, labels in labelled.items()}
-    labelled |= before
+    said = own_words(settings, given.keys() | before.keys())
+    nothing = (None, "")
+    standing = {image: now for image, labels in before.items() if (now := labels.standing(*said.get(image, nothing)))}
+    labelled |= standing
     if names:  # nobody was asked for them in the images that were labelled before
-        before = {image: labels.among(classes) for image, labels in before.items()}
-    marks = marks_of(settings, given)
-    other = [
-        image
-        for image, labels in given.items()
-        if labels.photo and marks.get(image, {}).get("photo") not in (None, "", labels.photo)
-    ]
+        before, standing = ({image: labels.among(classes) for image, labels in of.items()} for of in (before, standing))
+    other = [image for image, labels in given.items() if labels.photo and said.get(image, nothing)[1] not in ("", labels.photo)]
     if other:  # a list of another folder, or of before a photograph was exchanged
         say(f"note: left out, since another photograph has the name by now: {len(other)} (the first: {min(other)})")
-    given = {image: replace(labels, **marks.get(image, {})) for image, labels in given.items() if image not in other}
+    given = {image: marked(labels, *said.get(image, nothing)) for image, labels in given.items() if image not in other}
     if not given:
         raise DataError(f"{filled}: all its labels were given to other photographs of these names; label the ones that are here")
-    every = before | {image: labels.after(before.get(image)) for image, labels in given.items()}
+    every = before | {image: labels.after(standing.get(image)) for image, labels in given.items()}
     again = sorted(given.keys() & labelled.keys())
     changed = [line for image in again if (line := compared(image, given[image], labelled[image], classes))]
     heads, *rows = table_of(every)
@@ -108,21 +106,22 @@ def command(filled: Path, new_classes: bool, separator: str | None, params: Path
     finish("import-labels", facts | {"in all": len(every), "labels": str(path)}, ["dvc repro"])
 
 
-def marks_of(settings: Settings, images: Collection[str]) -> dict[str, dict[str, str]]:
-    """{image: what the data set itself says of it (`was`), and its file (`photo`), as marks}; {} where it is not here."""
-    from dicap.photos.readers.read import given_of, photo_mark
+def own_words(settings: Settings, images: Collection[str]) -> dict[str, tuple[Given | None, str]]:
+    """{image: what the data set itself says of it, and the mark of its file}. Raises DataError where the set cannot be read."""
+    from dicap.photos.readers.read import given_of, photo_mark, read
 
-    try:
-        own = settings.own.model_copy(update={"added": None, "names": None})
-        raw = raw_set(settings.model_copy(update={"own": own}))
-    except DataError:  # the labels are not here, or not those of earlier
-        return {}
-    marks = {}
-    for item, file in zip(raw.items, getattr(raw.images, "paths", ()), strict=True):
-        if item.id in images:
-            labels = given_of(item.labels, item.absent, raw.classes)
-            marks[item.id] = {"was": "" if labels is None else labels.mark(), "photo": photo_mark(file)}
-    return marks
+    root, own = Path(settings.data_root).resolve(), settings.own.model_copy(update={"added": None})
+    raw = read(root, own, looking=True)  # a class may be new, or be in imported labels alone
+    files = zip(raw.items, getattr(raw.images, "paths", ()), strict=True)
+    return {
+        item.id: (given_of(item.labels, item.absent, raw.classes), photo_mark(file)) for item, file in files if item.id in images
+    }
+
+
+def marked(labels: Given, own: Given | None, photo: str) -> Given:
+    """Labels with marks of what the data set itself says and of the photograph; those of an earlier import keep their own."""
+    was = ("" if own is None else own.mark()) if labels.was is None else labels.was
+    return replace(labels, was=was, photo=labels.photo or photo)
 
 
 def table_of(given: dict[str, Given]) -> list[list[str]]:

@@ -31,12 +31,14 @@ def unlabelled(settings: Settings, store: Store) -> np.ndarray:
     return np.flatnonzero(open_ & np.array([image not in given for image in store.ids]))
 
 
-def originals(settings: Settings, store: Store, rows: Sequence[int]) -> Iterator[Image]:
-    """The photographs of some rows, in order; if one is gone, the small image of the converted set."""
+def originals(settings: Settings, store: Store, rows: Sequence[int]) -> tuple[list[str], Iterator[Image]]:
+    """Marks of the files of some rows, and their photographs; if one is gone, the small image of the converted set."""
     from dicap.machine.progress import progress
+    from dicap.photos.readers.read import photo_mark
 
-    read, _ = reader(settings, store)
-    return (read(store.ids[row]) for row in progress(rows, desc="photographs", total=len(rows), unit="image"))
+    read, files = reader(settings, store)
+    marks = [photo_mark(files[name]) if name in files else "" for name in store.ids[rows]]
+    return marks, (read(store.ids[row]) for row in progress(rows, desc="photographs", total=len(rows), unit="image"))
 
 
 def reader(settings: Settings, store: Store) -> tuple[Callable[[str], Image], dict[str, Path]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,8 +69,8 @@ def command(count: int, again: bool, out: Path, device: str, params: Path) -> No
             given, absent = given or "-", "*"
         table.append([ids[doubt.row], given, *[absent or "-"] * in_part, f"{doubt.surprise:.3f}", odd])
     write_list(listing, table)
-    shown = questions[:count]
-    pictures = originals(settings, store, [int(rows[doubt.row]) for doubt in ranked[:count]])
+    marks, pictures = originals(settings, store, [int(rows[doubt.row]) for doubt in ranked[:count]])
+    shown = [replace(question, photo=mark) for question, mark in zip(questions, marks, strict=False)]
     downloaded = write_labelling_page(shown, pictures, names, page, review=True, measured=True)
     seen_by = f"{settings.backbone} ({settings.backbone_weights} weights) before training"
     say(f"ranked by linear heads on the features of {seen_by}, each image scored out of fold")

@@ -62,10 +62,12 @@ def command(
         )
     chosen, chance = suggest(saved, store, rows, count, device, by, labelled.nonzero()[0], known_features())
     likely = [(one >= 0.5).nonzero()[0].tolist() for one in chance]
-    questions = [Question(str(store.ids[row]), one, on) for row, one, on in zip(chosen, chance, likely, strict=True)]
-    listed = [(question.id, "", ";".join(saved.classes[c] for c in question.on)) for question in questions]
-    write_list(out / LIST, [("image", "labels", "model_says"), *listed])
-    pictures, measured = originals(settings, store, chosen.tolist()), saved.evidence.measured is not None
+    marks, pictures = originals(settings, store, chosen.tolist())
+    each = zip(store.ids[chosen], chance, likely, marks, strict=True)
+    questions = [Question(str(name), one, on, photo=mark) for name, one, on, mark in each]
+    listed = [(question.id, "", ";".join(saved.classes[c] for c in question.on), question.photo) for question in questions]
+    write_list(out / LIST, [("image", "labels", "model_says", "photo"), *listed])
+    measured = saved.evidence.measured is not None
     write_labelling_page(questions, pictures, saved.classes, out / PAGE, review=False, measured=measured)
     _finish(out, count, len(chosen), len(rows), [f"dicap-stage import-labels {out / LIST}", "dvc repro"])
 

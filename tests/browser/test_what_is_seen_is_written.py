@@ -1,7 +1,10 @@
 """Drawn names, keys and clicks on the page to label on: what was seen as on is what is written and imported."""
 
+import csv
+
 import numpy as np
 import pytest
+from photos.awkward import write
 from project import Project
 
 from data.raw import photo, save
@@ -16,6 +19,7 @@ CLASSES += ['so "called"', "nan", "-1", "猫 кошка", "x|y", "=1+1", "N"]
 FILES = ["a b.png", "été.png", "x,y.png", '"q".png', "one/1.png", "two/1.png", "nan.png", "-.png", "a;b.png", "=1.png", "T.PNG"]
 KEYS = [" ", " ", "s", "s", "Home", "ArrowLeft", "ArrowRight", "u", "n", "Enter", "End", *"123456"]
 LOOKS = {"true": 1, "false": 0, "mixed": -1}
+OWN = {"format": "table", "image": "image", "split": "split", "labels": "labels", "absent": "absent", "words": "class"}
 NEW = ["new, one", "Nonesuch", "(x, y)", "red lorry", "A/N", "a|b"]
 
 
@@ -62,6 +66,14 @@ def drive(page, rng, new):
         left[name] = now[2] if now[0] == name else looks
 
 
+def row_of(item, classes):
+    """An item as a row of a table."""
+    labels, absent = (";".join(classes[c] for c in some or ()) for some in (item.labels, item.absent))
+    if item.labels is None:
+        return [item.id, item.split, "", ""]
+    return [item.id, item.split, labels, "*" if item.absent is None else absent or "-"]
+
+
 def known(item, classes):
     """{class: there (1) or not (0)}; a class of which nothing is known is in neither."""
     there = {classes[c] for c in item.labels}
@@ -78,7 +90,9 @@ def test_what_is_seen_is_what_is_written_and_imported(reader, tmp_path, seed):
     rng, review = np.random.default_rng(seed), seed % 2 == 1
     names, classes, state = batch(rng, review)
     rows = [[np.flatnonzero(row == value).tolist() for value in (1, 0, -1)] for row in state]
-    project = Project.made(tmp_path / "project", {"dataset": "table", "data_root": str(tmp_path / "raw")})
+    project = Project.made(
+        tmp_path / "project", {"dataset": "table", "data_root": str(tmp_path / "raw"), "own": OWN | {"names": classes}}
+    )
     page_file = tmp_path / "page" / "index.html"
 
     def opened(questions, review):
@@ -105,10 +119,14 @@ def test_what_is_seen_is_what_is_written_and_imported(reader, tmp_path, seed):
     raw = RawSet("table", classes, items, FileImages(tmp_path / "raw", [item.path for item in items]))
     for k, item in enumerate(items):
         save(tmp_path / "raw" / item.path, k)
+    write(tmp_path / "raw", [["image", "split", "labels", "absent"], *(row_of(item, classes) for item in items)])
     convert(raw, project.folder / "data/converted", image_size=16, workers=0)
 
     asked = zip(names, rows, strict=True)
-    page = opened([Question(n, rng.random(len(classes)), on, unknown=unknown) for n, (on, _, unknown) in asked], review)
+    marks = {n: own.photo_mark(tmp_path / "raw" / n) for n in names}
+    page = opened(
+        [Question(n, rng.random(len(classes)), on, unknown=unknown, photo=marks[n]) for n, (on, _, unknown) in asked], review
+    )
     drive(page, rng, NEW[seed])
     found = {}
     for k in range(5):
@@ -118,6 +136,8 @@ def test_what_is_seen_is_what_is_written_and_imported(reader, tmp_path, seed):
             found[name] = looks
     assert found
     after = imported(page)
+    with (project.folder / "mine.csv").open(newline="") as file:
+        assert {row["image"]: row["photo"] for row in csv.DictReader(file)} == marks
     for item, before in zip(after.items, items, strict=True):
         now = {} if item.labels is None else known(item, after.classes)
         if item.id in found:

@@ -1,8 +1,12 @@
 """Who wins: imported labels, or the own labels of the data set that were corrected later."""
 
-import pytest
+import os
 
-from dicap.photos.readers.read import Given, added_before
+import pytest
+from project import Project
+
+from dicap.data.format import read_index, read_meta
+from dicap.photos.readers.read import Given, added_before, photo_mark
 from dicap.settings import Own
 from photos.awkward import labels_of, looked_at, picture, write
 from stages.photos.import_labels import table_of
@@ -93,3 +97,75 @@ def test_a_deleted_photographs_labels_go_to_no_other_of_its_name(labelled):
     (labelled / "photos" / "00.png").unlink()
     found, _ = read_now(labelled)
     assert found["new/00.png"] is None
+
+
+class Days:
+    """Twelve photographs, eight of them labelled in turn with three classes, and what is typed in a project of them."""
+
+    def __init__(self, folder, classes):
+        self.folder, self.lists = folder, 0
+        self.labels = {name: classes[i % 3] for i, name in enumerate(NAMES[:8])}
+        for i, name in enumerate(NAMES):
+            picture(folder / "photos" / name, i)
+        corrected(folder, self.labels)
+        own = {"unlabeled_root": str(folder / "photos"), "test_share": 0.3, "names": classes, "words": "class"}
+        self.project = Project.made(folder / "project", {"dataset": "table", "data_root": str(folder / "photos"), "own": own})
+        self.project.done("convert")
+
+    def given(self, text):
+        """Import a list, and give the labels of now."""
+        self.lists += 1
+        (self.project.folder / f"{self.lists}.csv").write_text(text)
+        self.project.done("import-labels", f"{self.lists}.csv")
+        return self.now()
+
+    def correct(self, name, label):
+        """In the table."""
+        corrected(self.folder, self.labels | {name: label})
+
+    def now(self):
+        self.project.done("convert")
+        meta = read_meta(self.project.folder / "data/converted")
+        rows = read_index(self.project.folder / "data/converted").to_pylist()
+        return {row["id"]: row["labels"] and [meta["classes"][c] for c in row["labels"]] for row in rows}
+
+
+@pytest.mark.parametrize("bird", ["bird", "NA", "none"])
+def test_a_correction_counts_whatever_the_class_is_called_and_what_follows(tmp_path, bird):
+    days = Days(tmp_path, [bird, "cat", "dog"])
+    assert days.given("image,labels\n00.png,cat\n09.png,dog\n")["00.png"] == ["cat"]
+    days.correct("00.png", "dog")
+    assert days.now()["00.png"] == ["dog"]
+    assert days.given(f"image,labels,absent\n00.png,,{bird}\n")["00.png"] == ["dog"], "of cat it says nothing"
+
+
+@pytest.mark.parametrize("later", [None, "bird"])
+def test_an_exchanged_photograph_inherits_no_imported_label(tmp_path, later):
+    days = Days(tmp_path, ["bird", "cat", "dog"])
+    assert days.given("image,labels\n09.png,cat\n")["09.png"] == ["cat"]
+    picture(tmp_path / "photos" / "09.png", 99)
+    now = days.now() if later is None else days.given(f"image,labels,absent\n09.png,,{later}\n")
+    assert not now["09.png"]
+
+
+def test_the_newest_list_brings_all_back_but_what_was_corrected(tmp_path):
+    days = Days(tmp_path, ["bird", "cat", "dog"])
+    for rows in ("00.png,cat\n09.png,cat", "10.png,bird", "10.png,dog\n09.png,dog"):
+        days.given(f"image,labels\n{rows}\n")
+    for i, path in enumerate(sorted((days.project.folder / "labels").glob("*.csv"), key=os.path.getmtime)):
+        os.utime(path, (i, i))
+    days.correct("00.png", "dog")
+    before = days.now()
+    days.project.set({"own.added": None})
+    remedies = [line for line in days.project.done("convert").splitlines() if "brings them back" in line]
+    assert len(remedies) == 1
+    days.project.done("import-labels", remedies[0].split("import-labels ")[1].split()[0])
+    assert days.now() == before and (before["00.png"], before["09.png"], before["10.png"]) == (["dog"], ["dog"], ["dog"])
+
+
+def test_labels_of_a_photograph_that_was_exchanged_since_it_was_shown_are_left_out(tmp_path):
+    days = Days(tmp_path, ["bird", "cat", "dog"])
+    mark = photo_mark(tmp_path / "photos" / "09.png")
+    picture(tmp_path / "photos" / "09.png", 99)
+    now = days.given(f"image,labels,absent,photo\n09.png,dog,*,{mark}\n10.png,dog,*,\n")
+    assert not now["09.png"] and now["10.png"] == ["dog"]

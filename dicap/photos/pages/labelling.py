@@ -28,6 +28,7 @@ class Question:
         on: classes that are on at first: the likely ones, or in a review those it is labelled with.
         odd: in a review the classes whose label is surprising, the most surprising first.
         unknown: in a review the classes of which nothing is known; what is not answered stays unknown.
+        photo: mark of its file, which the downloaded labels carry (`dicap.photos.readers.read.photo_mark`).
     """
 
     id: str
@@ -35,6 +36,7 @@ class Question:
     on: list[int]
     odd: Sequence[int] = ()
     unknown: Sequence[int] = ()
+    photo: str = ""
 
 
 def write_labelling_page(

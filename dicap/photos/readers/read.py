@@ -67,6 +67,15 @@ class Given:
         absent = None if before.absent is None else sorted({*before.absent, *self.absent} - {*self.labels})
         return replace(self, labels=labels, absent=absent)
 
+    def standing(self, own: "Given | None", photo: str) -> "Given | None":
+        """What this earlier import still says beside the data set's `own` words of now, and the mark of the photograph of now.
+
+        Nothing of another photograph; and words that the data set changed since are newer.
+        """
+        if self.photo and photo not in (self.photo, ""):
+            return None
+        return own.after(self) if own is not None and self.was not in (None, own.mark()) else self
+
     def mark(self) -> str:
         """What tells it from other words about the same image."""
         absent = None if self.absent is None else sorted(self.absent)
@@ -218,13 +227,15 @@ def photo_mark(file: Path) -> str:
 
 def forgotten(added: str | None) -> list[str]:
     """Notes on lists of imported labels that hold images which the one in force does not, as where params.yaml was taken back."""
-    folder, notes = Path(added).parent if added else LISTS, []
-    for path in sorted(folder.glob("added-*.csv")):
-        if lost := added_before(path).keys() - added_before(added).keys():
+    folder, notes, kept = Path(added).parent if added else LISTS, [], {*added_before(added)}
+    # The newest first: it has the later words, and all images of the older ones.
+    for path in sorted(folder.glob("added-*.csv"), key=lambda path: path.stat().st_mtime_ns, reverse=True):
+        if lost := added_before(path).keys() - kept:
             notes.append(
                 f"{path} holds labels of {len(lost)} images that own.added ({added or 'empty'}) does not (the first: "
                 f"{min(lost)}); dicap-stage import-labels {path} brings them back"
             )
+            kept |= lost
     return notes
 
 

@@ -16,6 +16,7 @@ const facts = {
   ids: items.map((item) => item.id),
   classes: batch.classes,
   unknown: items.map((item) => item.unknown),
+  photos: items.map((item) => item.photo),
   page: location.pathname,
 };
 let kept = { at: 0, extra: batch.extra, decided: {}, past: [], changed: false, downloads: 0, ...facts };
@@ -153,17 +154,20 @@ const stateText = (i) => ({ open: "not decided", begun: "not saved yet", done: "
 
 const cell = (text) => (/[",\r\n]|^\s|\s$/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
 
-// Of every class that was asked it says whether it is there or not: of one that only the data set knows, nothing.
+// Of every class that was asked it says whether it is there or not: of one that only the data set knows, nothing. Marks of the
+// photographs that were looked at let `import-labels` notice when one was exchanged.
 function table(of) {
   const used = newNames(of);
   const written = names(of).map((name, c) => [name, c]).filter(([name, c]) => c < of.classes.length || used.includes(name));
+  const marked = of.photos?.some((mark) => mark); // not before anything is a data set, nor in batches of earlier pages
   const rows = of.ids.map((id, i) => {
-    if (stateOf(i, of) !== "done") return [id, "", ""];
+    const mark = marked ? [of.photos[i]] : [];
+    if (stateOf(i, of) !== "done") return [id, "", "", ...mark];
     const [on, unknown] = [new Set(of.decided[i][1]), unknownOf(i, of)];
     const [there, absent] = [written.filter(([, c]) => on.has(c)), written.filter(([, c]) => !on.has(c) && !unknown.has(c))];
-    return [id, listed(there, of), listed(absent, of) || "-"];
+    return [id, listed(there, of), listed(absent, of) || "-", ...mark];
   });
-  return `image,labels,absent\n${rows.map((row) => row.map(cell).join(",")).join("\n")}\n`;
+  return `image,labels,absent${marked ? ",photo" : ""}\n${rows.map((row) => row.map(cell).join(",")).join("\n")}\n`;
 }
 
 // A new class that stands alone has a `;` behind it: so it is one name, though it look like several or like an empty cell.

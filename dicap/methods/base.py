@@ -8,7 +8,7 @@ What must be remembered from epoch to epoch is the `carry` of its `Refresh`.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -83,26 +83,6 @@ class Refresh(NamedTuple):
     def without_confidences(self) -> "Refresh":
         """What the losses read."""
         return self._replace(pseudo=self.pseudo._replace(confidence=self.pseudo.confidence[:0].clone()))
-
-    def state_dict(self) -> dict[str, Any]:
-        """Plain containers of tensors, which a `weights_only` load accepts."""
-        parts = {name: dict(part._asdict()) if hasattr(part, "_asdict") else part for name, part in self._asdict().items()}
-        return parts | {"carry": dict(self.carry)}
-
-    @staticmethod
-    def from_state_dict(state: dict[str, Any], device: torch.device) -> "Refresh":
-        """The inverse of `state_dict`, on a device."""
-
-        def moved(value: Any) -> Any:
-            return value.to(device) if isinstance(value, Tensor) else value
-
-        kinds = {"pseudo": PseudoLabels, "rates": Rates, "thresholds": Thresholds, "carry": dict}
-        return Refresh(
-            **{
-                name: kinds[name](**{key: moved(value) for key, value in part.items()}) if isinstance(part, dict) else moved(part)
-                for name, part in state.items()
-            }
-        )
 
 
 class Batch(NamedTuple):

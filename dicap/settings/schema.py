@@ -240,7 +240,6 @@ class Train(Section):
         "auto",
         "labelled images among them; auto: 1.25 x the labelled share of the batch, 4/8/12/16 of 64 at 5/10/15/20 % as published",
     )
-    shuffle: bool = assumed(True, "false: CAP's fixed batches, in the order in which labels were drawn and alike in every epoch")
     eval_every: Count = own(1, "epochs between two evaluations")
 
 

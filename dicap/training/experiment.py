@@ -22,7 +22,6 @@ from dicap.methods.base import Method, Phase, Roles
 from dicap.network import detach_backbone
 from dicap.network.stored import StoredBackbone
 from dicap.settings import Settings
-from dicap.settings.catalogue import OWN
 from dicap.settings.methods import METHODS, holds_out
 from dicap.training.hidden import HiddenLabelReader
 from dicap.training.inputs import FixedFeatures, FrozenFeatures, Images, Inputs
@@ -120,16 +119,6 @@ class Experiment:
         parts = (roles.sup, roles.est) if held_out else (roles.labelled,)
         names = [self.store.ids[rows].tolist() for rows in (*parts, roles.unlabeled, roles.test)]
         return hashlib.sha256(json.dumps(names).encode()).hexdigest()
-
-    def in_drawn_order(self, rows: np.ndarray) -> np.ndarray:
-        """Places (n,) in `rows`, of images that are not for testing, in the order in which labels were drawn."""
-        from dicap.data.split import drawn_order, split_index  # the batches of an option need it, and no other stage but `split`
-
-        ids, split, _, added = split_index(self.folder)
-        order = drawn_order(ids, split, added, seed=self.settings.seed, by_id=self.settings.dataset == OWN)
-        place = np.full(len(ids), -1)
-        place[order] = np.arange(len(order))
-        return np.argsort(place[rows])
 
     def training_features(self) -> np.ndarray:
         """Mean features (n, D) of the training images, labelled or not: what the scaling of a head learns from."""

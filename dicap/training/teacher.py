@@ -19,9 +19,6 @@ class EpochTeacher:
     epoch: int
     carry: dict[str, Tensor]
 
-    def __post_init__(self) -> None:
-        self.carry = {name: tensor.to(self.experiment.runtime.device) for name, tensor in self.carry.items()}
-
     def scores(self, rows: np.ndarray) -> Tensor:
         """(n, C) float32 scores."""
         return self.experiment.predict(self.network, rows, weak=self._view)

@@ -24,7 +24,7 @@ from dicap.files.atomic import replacing
 from dicap.files.checksum import is_whole, write_after_checksum
 from dicap.files.locks import locked
 
-SCHEMA = 4  # of the saved state; part of the fingerprint, so another version starts afresh
+SCHEMA = 5  # of the saved state; part of the fingerprint, so another version starts afresh
 DONE = "done"  # a file beside products that another run waits for
 STALE_DAYS = 30  # an interrupted experiment may go on for so long
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from dicap.calibration.evidence import Evidence
 from dicap.errors import DataError, SettingsError, first_line
 from dicap.files.atomic import replacing
+from dicap.files.json_files import check_kinds
 from dicap.methods import build_method
 from dicap.methods.base import Method
 from dicap.network.backbone import tensors_checksum
@@ -22,9 +23,20 @@ from dicap.network.stored import StoredBackbone
 from dicap.settings import Settings
 from dicap.settings.catalogue import NAMED_WEIGHTS, RAW
 
-KEYS = ("stage", "which", "classes", "settings", "grid", "note", "checksum")
 SCHEMA = 6  # 4: with the grid of the feature map; 5: a linear head is its weights alone; 6: evidence in place of decisions
 EVIDENCE = "evidence."  # before the names of the tensors that are no weights
+
+
+class Metadata(BaseModel):
+    """What the metadata of a model hold, beside their schema."""
+
+    stage: str
+    which: str
+    classes: list[str]
+    settings: dict[str, Any]
+    grid: int | None
+    note: str
+    checksum: str
 
 
 @dataclass(frozen=True)
@@ -113,8 +125,7 @@ def read_metadata(path: Path) -> dict[str, Any]:
         raise DataError(f"{path}: schema {schema} of a newer version, this one reads {SCHEMA}; pip install --upgrade dicap")
     if schema != SCHEMA:
         raise DataError(f"{path}: schema {schema}, this version reads {SCHEMA}; train it again")
-    if missing := [key for key in KEYS if key not in metadata]:
-        raise DataError(f"{path}: its metadata lack {missing[0]}; train it again")
+    check_kinds(metadata, Metadata, path, "train it again")
     return metadata
 
 
@@ -197,10 +208,9 @@ def check_same_problem(path: Path, settings: Settings, classes: list[str], split
     if metadata["classes"] != classes:
         raise DataError(f"{path}: trained on other classes than the data set's; run `dvc repro`")
     for key in ("method", "backbone", "head", "image_size", "dataset", "seed", "ratio"):
-        if metadata["settings"][key] != getattr(settings, key):
+        if (its := metadata["settings"].get(key)) != getattr(settings, key):
             raise SettingsError(
-                f"params.yaml: {key}: found {getattr(settings, key)!r}, but {path} was trained with "
-                f"{metadata['settings'][key]!r}; run `dvc repro`"
+                f"params.yaml: {key}: found {getattr(settings, key)!r}, but {path} was trained with {its!r}; run `dvc repro`"
             )
     if metadata.get("split") != split:
         raise DataError(

@@ -18,9 +18,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pydantic import BaseModel
 
 from dicap.errors import DataError
-from dicap.files.json_files import read_json
+from dicap.files.json_files import check_kinds, read_json
 from dicap.files.tables import read_parquet
 
 SCHEMA = 1
@@ -30,7 +31,19 @@ META = "meta.json"
 INDEX = "index.parquet"
 ARRAY = "images.npy"
 SPLITS = ("train", "test", "unlabeled")
-META_KEYS = ("dataset", "image_size", "classes", "counts", "rejected", "checksums", "notes")
+
+
+class Meta(BaseModel):
+    """What every `meta.json` holds, beside its schema."""
+
+    dataset: str
+    image_size: int
+    classes: list[str]
+    counts: dict[str, int]
+    rejected: list[dict[str, str]]
+    checksums: dict[str, str]
+    notes: list[str]
+
 
 INDEX_SCHEMA = pa.schema(
     [
@@ -98,9 +111,7 @@ def read_meta(folder: Path) -> dict[str, Any]:
     meta = read_json(path, AGAIN)
     if meta.get("schema") not in (SCHEMA, PARTIAL_SCHEMA):
         raise DataError(f"{path}: schema is {meta.get('schema')!r}, expected {SCHEMA}; {AGAIN}")
-    missing = [key for key in META_KEYS if key not in meta]
-    if missing:
-        raise DataError(f"{path}: {missing[0]} is missing; {AGAIN}")
+    check_kinds(meta, Meta, path, AGAIN)
     return meta
 
 

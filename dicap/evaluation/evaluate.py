@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dicap.errors import DataError, first_line
+from dicap.errors import DataError
 from dicap.evaluation.answers import Answers
 from dicap.evaluation.model_card import model_card
 from dicap.files.artifacts import CHOICE, COST, ROLES, cost_file, write_predictions
 from dicap.files.atomic import replacing, replacing_folder
 from dicap.files.json_files import read_json, write_json
+from dicap.files.tables import read_csv
 from dicap.files.written import replacing_own_folder
 from dicap.metrics.operating_point import at_threshold, gap, of_answers, reliability
 from dicap.metrics.ranking import average_precision, can_be_tested, map_interval, mean_average_precision
@@ -191,7 +192,7 @@ def _from_histories(artifacts: Path, settings: Settings) -> dict[str, Any]:
 
     `map_warmup` and `map_train` are of the network that the stage published. `settings`: of the model.
     """
-    frames = {stage: _csv(artifacts / stage / "history.csv", stage) for stage in STAGES}
+    frames = {stage: _csv(artifacts / stage / "history.csv") for stage in STAGES}
     out: dict[str, Any] = _steps(frames)
 
     def last(stage: str, *columns: str) -> float | None:
@@ -242,17 +243,14 @@ def _from_costs(artifacts: Path) -> dict[str, Any]:
 
     `peak_memory_gb` (GiB) is the device's, `peak_resident_gb` the process's main memory; None for what was not measured.
     """
-    frame = _csv(cost_file(artifacts, "train"), "train").reindex(columns=list(COST))
+    frame = _csv(cost_file(artifacts, "train")).reindex(columns=list(COST))
     minutes = frame["minutes"] - frame["minutes_evaluation"]
     values = {"minutes_per_epoch": minutes.mean()} | {name: frame[name].max() for name in ("peak_memory_gb", "peak_resident_gb")}
     return {name: _number(float(value)) for name, value in values.items()}
 
 
-def _csv(path: Path, stage: str) -> pd.DataFrame:
-    try:
-        return pd.read_csv(path) if path.exists() else pd.DataFrame()
-    except ValueError as error:
-        raise DataError(f"{path}: damaged ({first_line(error)}); run `dvc repro {stage}`") from None
+def _csv(path: Path) -> pd.DataFrame:
+    return read_csv(path, "epoch") if path.exists() else pd.DataFrame()
 
 
 def _number(value: float) -> float | None:

@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ValidationError
+
 from dicap.errors import DataError
 from dicap.files.atomic import replacing
 
@@ -25,3 +27,12 @@ def read_json(path: Path, again: str = "remove it and run `dvc repro`") -> dict[
     if not isinstance(values, dict):
         raise DataError(f"{path}: expected a JSON object; {again}")
     return values
+
+
+def check_kinds(values: dict[str, Any], kinds: type[BaseModel], path: Path, again: str) -> None:
+    """Raise DataError, with what to do, unless a file's values have the types that `kinds` names; it may hold others too."""
+    try:
+        kinds.model_validate(values, strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise DataError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg'].lower()}; {again}") from None

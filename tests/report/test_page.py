@@ -180,6 +180,18 @@ def test_a_missing_or_damaged_file_is_one_line_and_the_old_report_stays(tmp_path
     assert sorted(path.name for path in tmp_path.iterdir()) == ["artifacts", "report"]
 
 
+@pytest.mark.parametrize("drop", [[], ["epoch"], ["share_pos"]])
+@pytest.mark.parametrize("column", ["epoch", "share_pos", "lr"])
+@pytest.mark.parametrize("value", [None, "many"])  # None: a header alone
+def test_a_history_that_is_no_table_of_its_epochs_is_one_line(tmp_path, drop, column, value):
+    run = synthetic.write_run(tmp_path / "artifacts", epochs=1)
+    path = run / "train" / "history.csv"
+    frame = pd.read_csv(path, dtype=str).assign(**{column: value})
+    frame.iloc[: None if value else 0].drop(columns=drop).to_csv(path, index=False)
+    with pytest.raises(DataError, match=r"train/history.csv: .*dvc repro"):
+        build_report(run, synthetic.SETTINGS, {}, tmp_path / "report")
+
+
 def test_the_plots_of_dvc_yaml_find_their_columns(whole):
     """The last curve is theirs; DVC cannot read Parquet."""
     plots = [plot for plot in YAML(typ="safe").load((ROOT / "dvc.yaml").read_text())["plots"] if isinstance(plot, dict)]

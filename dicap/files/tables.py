@@ -57,7 +57,7 @@ def read_csv(path: Path, *columns: str) -> "pd.DataFrame":
     """
     import pandas as pd
 
-    again = "run the stage that writes it again (dvc repro -f)"
+    again = "run its stage again with `dvc repro -f`"
     try:
         frame = pd.read_csv(path, keep_default_na=False, na_values=[""], dtype={"class": str})
         frame = frame.apply(lambda column: column if column.name == "class" else pd.to_numeric(column))

@@ -57,8 +57,8 @@ class Teacher(Protocol):
         """(n, C) scores of the teacher for these images, in [0, 1]: float32."""
         ...
 
-    def outputs(self, rows: np.ndarray, function: Callable[[nn.Module, Tensor], Tensor], *, online: bool = False) -> Tensor:
-        """(n, ...) float32: function(network, inputs) in eval mode, of the teacher or of the network in training."""
+    def outputs(self, rows: np.ndarray, function: Callable[[nn.Module, Tensor], Tensor]) -> Tensor:
+        """(n, ...) float32: function(network, inputs) of the network in training, in eval mode."""
         ...
 
     def labels(self, rows: np.ndarray) -> Tensor:

@@ -78,7 +78,7 @@ class BBAM(Method):
         label, thresholds, guarded = rules.quota(p, y, eta_pos=cap.eta_pos, eta_neg=cap.eta_neg)
 
         rows = np.concatenate([labelled, unlabelled])
-        h = teacher.outputs(rows, lambda network, x: network.head.hidden(network.features(x)), online=True)  # type: ignore  # (N, D)
+        h = teacher.outputs(rows, lambda network, x: network.head.hidden(network.features(x)))  # type: ignore  # (N, D)
         both = torch.cat([y.to(torch.int8), label])  # (N, C)
         cosine = F.normalize(h, dim=1) @ F.normalize(prototypes(h, both), dim=1).T  # (N, C)
         old = (teacher.carry["mean"], teacher.carry["variance"]) if teacher.carry else None

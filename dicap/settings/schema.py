@@ -1,7 +1,7 @@
 """Every setting of an experiment, in one place: type, published value and meaning.
 
 A value that the paper does not state is `assumed`: it is the reading that docs/methods.md recommends. The options of single
-methods are in `dicap.settings.methods`. A new key needs `dicap-stage reference --write` and nothing else.
+methods are in `dicap.settings.methods`. A new key needs `dicap-stage reference > docs/reference.md` and nothing else.
 """
 
 from typing import Annotated, Literal

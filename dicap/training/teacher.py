@@ -23,9 +23,9 @@ class EpochTeacher:
         """(n, C) float32 scores."""
         return self.experiment.predict(self.network, rows, weak=self._view)
 
-    def outputs(self, rows: np.ndarray, function: Callable[[nn.Module, Tensor], Tensor], *, online: bool = False) -> Tensor:
-        """(n, ...) float32 of the teacher, or of the network in training."""
-        return self.experiment.predict(self.online if online else self.network, rows, function=function, weak=self._view)
+    def outputs(self, rows: np.ndarray, function: Callable[[nn.Module, Tensor], Tensor]) -> Tensor:
+        """(n, ...) float32 of the network in training."""
+        return self.experiment.predict(self.online, rows, function=function, weak=self._view)
 
     @property
     def _view(self) -> tuple[str, int] | None:

@@ -82,13 +82,12 @@ def test_four_updates_each_minimise_their_loss_by_their_parameter_group_alone(me
 
 
 class FakeTeacher:
-    """Answers from a table; `online` must be asked, for the method has no EMA."""
+    """Answers from a table."""
 
     def __init__(self, answers, epoch, carry):
         self.answers, self.epoch, self.carry = answers, epoch, carry
 
-    def outputs(self, rows, function, *, online=False):
-        assert online
+    def outputs(self, rows, function):
         return self.answers
 
     def labels(self, rows):

@@ -157,7 +157,7 @@ def evaluate(
     table.insert(2, "n_train_labelled", n_labelled)
     if unknown := int((y_labelled < 0).sum()):
         result["unknown_labelled"] = unknown
-    result["roles"] = roles = {name: len(getattr(experiment.roles, name)) for name in ROLES}
+    result["roles"] = roles = {name: len(rows) for name, rows in zip(ROLES, vars(experiment.roles).values(), strict=True)}
     classes = [
         (name, int(n_labelled[c]), positives[c], 100 * float(table["ap"][c])) for c, name in enumerate(experiment.store.classes)
     ]

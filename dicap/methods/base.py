@@ -33,7 +33,7 @@ class Roles:
 
     sup: np.ndarray
     est: np.ndarray
-    unlabeled: np.ndarray
+    unlabelled: np.ndarray
     test: np.ndarray
 
     @property
@@ -44,7 +44,7 @@ class Roles:
     @property
     def unsup(self) -> np.ndarray:
         """D_unsup = D_u and D_est, ascending: D_est is treated exactly like D_u (docs/methods.md 3.2)."""
-        return np.sort(np.concatenate([self.unlabeled, self.est]))
+        return np.sort(np.concatenate([self.unlabelled, self.est]))
 
 
 class Teacher(Protocol):
@@ -179,7 +179,7 @@ class Method:
         labelled = labelled_batch(s.train.batch_labelled, self.share, s.train.batch_size)
         return Phase(
             labelled=roles.labelled,
-            unlabelled=roles.unlabeled,
+            unlabelled=roles.unlabelled,
             batch_labelled=labelled,
             batch_unlabelled=s.train.batch_size - labelled,
             epochs=s.train.epochs,

@@ -72,7 +72,7 @@ class BBAM(Method):
     def refresh(self, teacher: Teacher, roles: Roles) -> Refresh:
         """Pseudo-labels, negative sampling and the statistics of the next epoch."""
         s, cap = self.settings.bbam, self.settings.cap
-        labelled, unlabelled = roles.labelled, roles.unlabeled
+        labelled, unlabelled = roles.labelled, roles.unlabelled
         y = teacher.labels(labelled)  # (N_l, C)
         p = teacher.scores(unlabelled)  # the network balances with the last epoch's statistics, (N_u, C)
         label, thresholds, guarded = rules.quota(p, y, eta_pos=cap.eta_pos, eta_neg=cap.eta_neg)

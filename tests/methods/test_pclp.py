@@ -266,7 +266,7 @@ ROLES = Roles(np.arange(40), np.arange(40, 50), np.arange(50, 1000), np.arange(0
 
 def test_strong_views_of_stage_1_have_the_cutout_of_the_main_stage():
     method = build_method(tiny.settings(CHANGES), 3)
-    assert [request.view.cutout for request in method.warmup_views(ROLES.sup, ROLES.unlabeled)] == [0, 0.5]
+    assert [request.view.cutout for request in method.warmup_views(ROLES.sup, ROLES.unlabelled)] == [0, 0.5]
 
 
 def test_a_single_unlabelled_image_is_refused():

@@ -200,8 +200,6 @@ class Calibration(Section):
         "left", "position of a rate in its bin: left is the printed formula with 0-based bins, centre the unbiased choice"
     )
     empty_bin: Literal["interpolate", "zero"] = assumed("interpolate", "rate of a bin without entries")
-    teacher: Literal["ema", "online"] = assumed("ema", "which weights make the pseudo-labels")
-    view: Literal["weak", "test"] = assumed("weak", "the teacher's view; within a step of d2l always weak")
 
 
 class Thresholds(Section):

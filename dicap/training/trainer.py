@@ -161,8 +161,8 @@ class Trainer:
 
     @property
     def teacher(self) -> nn.Module:
-        """The network whose scores become pseudo-labels: calibration.teacher, where there is an average."""
-        return self.networks.get(self.settings.calibration.teacher, self.networks["raw"])
+        """The network whose scores become pseudo-labels: the average, where there is one."""
+        return self.networks.get("ema", self.networks["raw"])
 
     def refresh(self, make: Callable[[Teacher], Refresh], *, recorded: bool = True, parquet: bool = True) -> Refresh:
         """What this epoch trains on: what `make` makes of its teacher, or made of it before a stop or a kill.

@@ -70,7 +70,7 @@ SOLVED = {"held out": tiny.FROZEN | HOLDOUT, "cross-fitted": tiny.FROZEN | AUTO}
 RUNS = {
     **(WHOLE_NETWORKS | ON_FEATURES | SOLVED),
     "cross-fitted, then the whole network": tiny.FROZEN | WHOLE | AUTO,
-    "labeled, online teacher": {"calibration.policy": "labeled", "calibration.teacher": "online", "loss.reduction": "mean"},
+    "labeled": {"calibration.policy": "labeled", "loss.reduction": "mean"},
     "confidence, soft": {"calibration.policy": "confidence", "calibration.target": "soft", "thresholds.rule": "none"},
     "other readings": {"warmup.over": "unlabelled", "calibration.target": "soft", "loss.reduction": "mean"},
 }

@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import psutil
-import pyarrow as pa
 import pytest
 import torch
 import warm
@@ -284,14 +283,10 @@ def content(folder: Path) -> dict[str, bytes]:
 
 def set_labels(folder, rows, change):
     """Rewrite the index with `change` applied to the list of labels of each of `rows`."""
-    table = files.read_index(folder)
-    labels = table["labels"].to_pylist()
+    columns = files.read_index(folder).to_pydict()
     for row in rows:
-        labels[row] = change(labels[row])
-    column = pa.array(labels, files.INDEX_SCHEMA.field("labels").type)
-    place = table.schema.get_field_index("labels")
-    partial = files.ABSENT.name in table.schema.names
-    files.write_index(folder / files.INDEX, table.set_column(place, "labels", column), partial=partial)
+        columns["labels"][row] = change(columns["labels"][row])
+    files.write_index(folder / files.INDEX, columns)
 
 
 def assert_same_step(one: nn.Module, other: nn.Module) -> None:

@@ -59,16 +59,15 @@ ABSENT = pa.field("absent", pa.list_(pa.int16()))
 GROUP = pa.field("group", pa.string())
 
 
-def write_index(path: Path, columns: Any, *, partial: bool = False, grouped: bool = False) -> None:
+def write_index(path: Path, columns: dict[str, Any]) -> None:
     """Write `index.parquet`; pages carry checksums, or a flipped bit in one could be read without a word.
 
     Args:
         columns: those of INDEX_SCHEMA by their names, where the set is labelled in part that of ABSENT, and where it has groups
-            that of GROUP; others are left out.
+            that of GROUP.
     """
-    schema = INDEX_SCHEMA.append(ABSENT) if partial else INDEX_SCHEMA
-    schema = schema.append(GROUP) if grouped else schema
-    table = pa.table({name: columns[name] for name in schema.names}, schema=schema)
+    schema = pa.schema([*INDEX_SCHEMA, *(field for field in (ABSENT, GROUP) if field.name in columns)])
+    table = pa.table(columns, schema=schema)
     pq.write_table(table, path, write_page_checksum=True, row_group_size=16_384)
 
 

@@ -167,7 +167,7 @@ class Method:
         return Phase(
             labelled=roles.labelled,
             unlabelled=NO_ROWS,
-            batch_labelled=warmup_batch(s.warmup.batch_size, self.share),
+            batch_labelled=warmup_batch(s, self.share),
             batch_unlabelled=0,
             epochs=s.warmup.epochs,
             publishes=s.publishes("warmup"),
@@ -176,7 +176,7 @@ class Method:
     def main(self, roles: Roles) -> Phase:
         """Stage 2 on the labels of D_l and the pseudo-labels of D_u (docs/methods.md 2.8)."""
         s = self.settings
-        labelled = labelled_batch(s.train.batch_labelled, self.share, s.train.batch_size)
+        labelled = labelled_batch(s, self.share)
         return Phase(
             labelled=roles.labelled,
             unlabelled=roles.unlabelled,

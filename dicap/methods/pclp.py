@@ -49,7 +49,7 @@ class PCLP(Method):
     def main(self, roles: Roles) -> Phase:
         """The encoder alone, by Adam; 16 labelled images of 64 at every ratio and a whole one-cycle, as published, unless set."""
         s = self.settings
-        batch, labelled = pclp_batch(s.pclp.batch_size, s.pclp.batch_labelled, s.train.batch_size, s.train.batch_labelled)
+        batch, labelled = pclp_batch(s)
         return replace(
             super().main(roles),
             batch_labelled=labelled,

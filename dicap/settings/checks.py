@@ -21,7 +21,7 @@ def contradictions(s: Settings, origins: dict[str, str]) -> Iterator[str]:
 
     if s.method == "dicap" and not s.recommends and s.calibration.target == "soft" and s.calibration.policy == "uniform":
         yield wrong("calibration.target", "but with calibration.policy uniform no chance is known; set it to hard")
-    if labelled_batch(s.train.batch_labelled, s.ratio, s.train.batch_size) >= s.train.batch_size:
+    if labelled_batch(s, s.ratio) >= s.train.batch_size:
         yield wrong("train.batch_labelled", f"expected less than train.batch_size ({s.train.batch_size})")
     if 0 < s.train.cycle_epochs < s.train.epochs:
         yield wrong("train.cycle_epochs", f"expected 0 or at least train.epochs ({s.train.epochs})")
@@ -42,7 +42,7 @@ def contradictions(s: Settings, origins: dict[str, str]) -> Iterator[str]:
         if not s.features.views:
             yield wrong("features.views", f"{by_steps}; set it to 1 or more")
     if s.method == "pclp":
-        batch, labelled = pclp_batch(s.pclp.batch_size, s.pclp.batch_labelled, s.train.batch_size, s.train.batch_labelled)
+        batch, labelled = pclp_batch(s)
         if labelled >= batch:
             key = "train.batch_labelled" if s.pclp.batch_labelled == "auto" else "pclp.batch_labelled"
             yield wrong(key, f"expected less than the {batch} images of a step of pclp")

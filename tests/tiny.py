@@ -39,7 +39,6 @@ from dicap.frozen.features.compute import fill
 from dicap.frozen.features.recipe import Recipe, pretrained_network
 from dicap.frozen.inputs import BankFeatures
 from dicap.machine.runtime import Runtime
-from dicap.models import load_weights
 from dicap.network.stored import save_backbone
 from dicap.settings import Settings, read_yaml, resolve_values
 from dicap.settings.catalogue import OWN
@@ -47,6 +46,7 @@ from dicap.training import run
 from dicap.training.experiment import Experiment
 from dicap.training.hidden import HiddenLabelReader
 from dicap.training.loops.warmup import initial_network
+from stages.support.training import start_from
 
 ROOT = Path(__file__).parents[1]
 SIZE = 32
@@ -260,15 +260,7 @@ def updates(update: Callable[[dict[str, torch.Tensor], tuple[str, ...]], None]) 
 
 def network_of(experiment: Experiment, model: Path | None) -> Callable[[], nn.Module]:
     """A function that makes the experiment's network: new, or with a model's weights."""
-    if model is None:
-        return lambda: initial_network(experiment)
-
-    def make() -> nn.Module:
-        network = experiment.method.build_network(pretrained=False, stored=experiment.stored_backbone)
-        load_weights(network, model)
-        return network
-
-    return make
+    return start_from(experiment, model) if model else lambda: initial_network(experiment)
 
 
 def hidden_labels(experiment: Experiment, rows: np.ndarray) -> np.ndarray:

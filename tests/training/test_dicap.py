@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tiny
 import torch
-from calibration.test_losses import slow_asymmetric
+from calibration.test_losses import plain_nt_xent, slow_asymmetric
 from torch import nn
 
 from dicap.data.loader import scoring_batches
@@ -48,14 +48,9 @@ def slow_asl(x, y):
     return slow_asymmetric(float(x), int(y), 4, 0, 0.05)
 
 
-def slow_nt_xent(pairs, tau=0.5):
+def slow_nt_xent(pairs):
     """`pairs`: list of (z_w, z_s)."""
-    z = [v / v.norm() for v in [w for w, _ in pairs] + [s for _, s in pairs]]
-    n, total = len(pairs), torch.zeros(())
-    for i in range(2 * n):
-        others = [(z[i] @ z[j] / tau).exp() for j in range(2 * n) if j != i]
-        total = total - ((z[i] @ z[(i + n) % (2 * n)] / tau).exp() / sum(others)).log()
-    return total / (2 * n)
+    return plain_nt_xent(*map(torch.stack, zip(*pairs, strict=True)), 0.5)
 
 
 Y = torch.tensor([[1, 0, 0], [0, 1, 1]], dtype=torch.uint8)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
@@ -23,20 +23,9 @@ from dicap.network.stored import StoredBackbone
 from dicap.settings import Settings
 from dicap.settings.catalogue import NAMED_WEIGHTS, RAW
 
+KINDS = {"stage": str, "which": str, "classes": list[str], "settings": dict, "grid": int | None, "note": str, "checksum": str}
 SCHEMA = 6  # 4: with the grid of the feature map; 5: a linear head is its weights alone; 6: evidence in place of decisions
 EVIDENCE = "evidence."  # before the names of the tensors that are no weights
-
-
-class Metadata(BaseModel):
-    """What the metadata of a model hold, beside their schema."""
-
-    stage: str
-    which: str
-    classes: list[str]
-    settings: dict[str, Any]
-    grid: int | None
-    note: str
-    checksum: str
 
 
 @dataclass(frozen=True)
@@ -125,7 +114,7 @@ def read_metadata(path: Path) -> dict[str, Any]:
         raise DataError(f"{path}: schema {schema} of a newer version, this one reads {SCHEMA}; pip install --upgrade dicap")
     if schema != SCHEMA:
         raise DataError(f"{path}: schema {schema}, this version reads {SCHEMA}; train it again")
-    check_kinds(metadata, Metadata, path, "train it again")
+    check_kinds(metadata, KINDS, path, "train it again")
     return metadata
 
 
@@ -159,16 +148,8 @@ def load_model(path: str | Path, device: torch.device | str = "cpu", stored: Sto
     network = method.build_network(pretrained=False, stored=stored)
     network.grid = metadata["grid"]
     _fill(network, state, path)
-    return SavedModel(
-        network.to(device).eval(),
-        method,
-        settings,
-        metadata["classes"],
-        metadata["which"],
-        metadata["stage"],
-        evidence,
-        metadata["checksum"],
-    )
+    facts = {name: metadata[name] for name in ("classes", "which", "stage", "checksum")}
+    return SavedModel(network.to(device).eval(), method, settings, evidence=evidence, **facts)
 
 
 def load_weights(network: nn.Module, path: Path) -> None:
@@ -190,13 +171,11 @@ def _read_whole(path: Path) -> tuple[dict[str, Any], dict[str, Tensor], dict[str
 
 
 def _fill(network: nn.Module, state: dict[str, Tensor], path: Path) -> None:
-    own = network.state_dict()
-    unfit = [
-        name for name in own.keys() | state.keys() if name not in own or name not in state or own[name].shape != state[name].shape
-    ]
-    if unfit:
-        raise DataError(f"{path}: {len(unfit)} of its tensors do not fit the network (for example {min(unfit)}); train it again")
-    network.load_state_dict(state)
+    try:
+        network.load_state_dict(state)
+    except RuntimeError as error:  # a head, then what is missing, what is too much, and what is of another shape
+        reason = str(error).splitlines()[1].strip()[:160]
+        raise DataError(f"{path}: its tensors do not fit the network ({reason}); train it again") from None
 
 
 def check_same_problem(path: Path, settings: Settings, classes: list[str], split: str) -> None:

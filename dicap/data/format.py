@@ -18,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pydantic import BaseModel
 
 from dicap.errors import DataError
 from dicap.files.json_files import check_kinds, read_json
@@ -32,18 +31,9 @@ INDEX = "index.parquet"
 ARRAY = "images.npy"
 SPLITS = ("train", "test", "unlabeled")
 
-
-class Meta(BaseModel):
-    """What every `meta.json` holds, beside its schema."""
-
-    dataset: str
-    image_size: int
-    classes: list[str]
-    counts: dict[str, int]
-    rejected: list[dict[str, str]]
-    checksums: dict[str, str]
-    notes: list[str]
-
+# What every `meta.json` holds, beside its schema.
+META_KINDS = {"dataset": str, "image_size": int, "classes": list[str], "counts": dict[str, int]}
+META_KINDS |= {"rejected": list[dict[str, str]], "checksums": dict[str, str], "notes": list[str]}
 
 INDEX_SCHEMA = pa.schema(
     [
@@ -110,7 +100,7 @@ def read_meta(folder: Path) -> dict[str, Any]:
     meta = read_json(path, AGAIN)
     if meta.get("schema") not in (SCHEMA, PARTIAL_SCHEMA):
         raise DataError(f"{path}: schema is {meta.get('schema')!r}, expected {SCHEMA}; {AGAIN}")
-    check_kinds(meta, Meta, path, AGAIN)
+    check_kinds(meta, META_KINDS, path, AGAIN)
     return meta
 
 

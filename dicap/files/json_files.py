@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from dicap.errors import DataError
 from dicap.files.atomic import replacing
@@ -29,10 +29,10 @@ def read_json(path: Path, again: str = "remove it and run `dvc repro`") -> dict[
     return values
 
 
-def check_kinds(values: dict[str, Any], kinds: type[BaseModel], path: Path, again: str) -> None:
-    """Raise DataError, with what to do, unless a file's values have the types that `kinds` names; it may hold others too."""
-    try:
-        kinds.model_validate(values, strict=True)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise DataError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg'].lower()}; {again}") from None
+def check_kinds(values: dict[str, Any], kinds: dict[str, Any], path: Path, again: str) -> None:
+    """Raise DataError, with what to do, unless a file's values are of the types {key: type}; it may hold other keys too."""
+    for key, kind in kinds.items():
+        try:
+            TypeAdapter(kind).validate_python(values.get(key), strict=True)
+        except ValidationError as error:
+            raise DataError(f"{path}: {key}: {error.errors()[0]['msg'].lower()}; {again}") from None

@@ -94,7 +94,7 @@ FAULTS = {
     "of a newer schema": (rewritten(schema=SCHEMA + 1), "of a newer version"),
     "of other settings": (rewritten(settings={"ratio": 1}), "another version"),
     "of another network": (rewritten(), "do not fit"),
-    "without its classes": (rewritten(classes=None), "classes: field required"),
+    "without its classes": (rewritten(classes=None), "classes: input should be a valid list"),
     "without its evidence": (rewritten(evidence=0), "evidence is not readable"),
     "with evidence of other classes": (rewritten(evidence=2), "evidence is not readable"),
 }

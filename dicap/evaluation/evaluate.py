@@ -188,7 +188,7 @@ def _check_fits(model: SavedModel, path: Path, experiment: Experiment) -> None:
 
 
 def _from_histories(artifacts: Path, settings: Settings) -> dict[str, Any]:
-    """What the stages before recorded: steps, last mAP, DRML's classifiers, the paper's best-on-test number, error of the curve.
+    """What the stages before recorded: steps, last mAP, the paper's best-on-test number, error of the curve.
 
     `map_warmup` and `map_train` are of the network that the stage published. `settings`: of the model.
     """
@@ -203,9 +203,6 @@ def _from_histories(artifacts: Path, settings: Settings) -> dict[str, Any]:
 
     for stage in ("warmup", "train"):
         out[f"map_{stage}"] = last(stage, f"map_{settings.publishes(stage)}", "map_raw")
-    for name in ("map_c1", "map_c2"):  # beside R's, which is DRML's answer
-        if (value := last("train", name)) is not None:
-            out[name] = value
     out |= {name: last("train", name) for name in ("curve_error", "excess_log_loss")}
     # The published protocol's number: the best epoch on the test set, over both models (docs/methods.md 2.9). Not an honest
     # estimate, so it is named for what it is and never used to choose anything.

@@ -8,7 +8,6 @@ import torch
 
 from dicap.files.artifacts import read_pseudo_labels
 from dicap.methods import build_method
-from dicap.metrics.ranking import mean_average_precision
 from dicap.models import load_model
 from dicap.settings.catalogue import OWN_HEAD
 from dicap.settings.methods import METHODS
@@ -79,17 +78,6 @@ def test_head_and_method_are_independent_and_scores_are_the_sigmoid_of_the_netwo
         torch.testing.assert_close(torch.sigmoid(logits), built.scores(network, images))
     assert logits.shape == (2, 3) and (own or z.shape[:2] == (2, 3))
     assert own or any(type(module).__name__ == kind for module in network.modules())
-
-
-def test_drml_s_two_classifiers_are_scored_beside_its_answer(tiny_experiment, tmp_path):
-    experiment = tiny_experiment(changes_of("drml", {"drml.features": "pretrained"}))
-    out = run(experiment, tmp_path)
-    model, last = load_model(out / "model.safetensors"), pd.read_csv(out / "history.csv").iloc[-1]
-    images, truth = experiment.store.read(experiment.roles.test), tiny.hidden_labels(experiment, experiment.roles.test)
-    with torch.no_grad():
-        f1, f2 = model.network.head.classify(model.network.pooled(images))
-        for name, scores in (("map_c1", f1), ("map_c2", f2), ("map_raw", model.method.scores(model.network, images))):
-            assert last[name] == pytest.approx(mean_average_precision(scores.numpy(), truth), abs=1e-3)
 
 
 def test_labelled_only_methods_read_all_labels():

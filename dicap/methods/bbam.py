@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from dicap.methods import rules
 from dicap.methods.base import Batch, Method, Phase, Refresh, Roles, Teacher, hard_mask, reduced
-from dicap.network.cosine import CLAMP, CosineHead
+from dicap.network.cosine import CLAMP, CosineHead, balance
 
 
 class BBAM(Method):
@@ -55,7 +55,8 @@ class BBAM(Method):
         """BAM of balanced cosines, times the masks of pseudo-labelling and of negative sampling."""
         head: CosineHead = network.head  # type: ignore[assignment]
         value = torch.cat([batch.y, batch.label.clamp_min(0)])
-        cosine = head.balanced(head.cosines(network.features(batch.views["strong"])), value)  # type: ignore[operator]  # (B, C)
+        cosine = head.cosines(network.features(batch.views["strong"]))  # type: ignore[operator]  # (B, C)
+        cosine = balance(cosine, head.mean, head.variance, value)
         weight = torch.cat([batch.weight.new_ones(batch.y.shape) if batch.y_weight is None else batch.y_weight, batch.weight])
         elements, n = weight * self.margin_loss(cosine, value), len(batch.y)
         return {

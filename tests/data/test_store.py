@@ -27,7 +27,7 @@ def test_images_come_by_row_in_any_order_and_repeated(tmp_path):
 
 
 def test_a_store_knows_its_set_and_no_labels(tmp_path):
-    store = Store.open(small_set(tmp_path, n_unlabeled=2))
+    store = Store.open(small_set(tmp_path, n_unlabelled=2))
     assert (store.n, store.image_size, store.classes) == (14, 24, ["c0", "c1", "c2"])
     assert store.ids[0] == "train-000" and files.read_index(store.folder)["width"].to_pylist() == [40] * 14
     assert not [name for name in vars(store) if "label" in name]
@@ -97,7 +97,7 @@ def test_no_flipped_bit_in_a_page_of_the_index_changes_what_is_read(tmp_path):
 
 
 def test_labels_are_the_matrix_and_truly_unlabelled_rows_are_refused(tmp_path):
-    folder = small_set(tmp_path, n_unlabeled=3)
+    folder = small_set(tmp_path, n_unlabelled=3)
     column = files.read_index(folder, ["labels"])["labels"].to_pylist()
     rows = np.array([11, 0, 3])
     expected = np.zeros((3, 3), int)

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from ruamel.yaml import YAML
 
 from dicap.data import format as files
@@ -48,7 +47,7 @@ def converted(folder: Path, images: int, tests: int, classes: int, side: int, *,
     labels = [sorted({int(a), int(b)}) for a, b in rng.integers(0, classes, (n, 2))]
     columns = {"id": names, "path": names, "width": [side] * n, "height": [side] * n}
     columns |= {"split": ["train"] * images + ["test"] * tests, "labels": labels}
-    files.write_index(folder / files.INDEX, pa.table(columns, schema=files.INDEX_SCHEMA))
+    files.write_index(folder / files.INDEX, columns)
     meta = {
         "schema": files.SCHEMA,
         "dataset": "made-up",

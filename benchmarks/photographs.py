@@ -45,8 +45,7 @@ from sklearn.metrics import log_loss as sklearn_loss
 from sklearn.model_selection import KFold
 from sklearn.preprocessing import StandardScaler
 
-from dicap.calibration.rates import count_bins, curve_error, estimate_rates, interpolated
-from dicap.calibration.rates import log_losses as losses_of_entries
+from dicap.calibration.rates import count_bins, curve_error, estimate_rates, interpolated, surprisals
 from dicap.data.convert import convert
 from dicap.data.sources import read_raw
 from dicap.data.split import split_index, split_roles
@@ -205,11 +204,11 @@ def curve_figures(scores: np.ndarray, labels: np.ndarray, answers: Answers) -> d
     optimal, stated = estimate_rates(n_pos, n_neg).r_pos, torch.from_numpy(answers.present(scores))
     index = (p * 20).long().clamp(max=19).flatten()
     mean = torch.zeros(20, dtype=torch.float64).index_add_(0, index, stated.flatten()) / (n_pos + n_neg).clamp_min(1)
-    loss = float(losses_of_entries(stated, y).mean())
+    loss = float(surprisals(stated, y).mean())
     return {
         "curve_error": curve_error(mean, optimal, n_pos + n_neg),
         "log_loss": loss,
-        "excess_log_loss": loss - float(losses_of_entries(interpolated(p, optimal, anchor="centre"), y).mean()),
+        "excess_log_loss": loss - float(surprisals(interpolated(p, optimal, anchor="centre"), y).mean()),
     }
 
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from dicap.calibration.evidence import Evidence
 from dicap.errors import DataError, SettingsError, first_line
 from dicap.files.atomic import replacing
+from dicap.files.json_files import check_kinds
 from dicap.methods import build_method
 from dicap.methods.base import Method
 from dicap.network.backbone import tensors_checksum
@@ -22,7 +23,7 @@ from dicap.network.stored import StoredBackbone
 from dicap.settings import Settings
 from dicap.settings.catalogue import NAMED_WEIGHTS, RAW
 
-KEYS = ("stage", "which", "classes", "settings", "grid", "note", "checksum")
+KINDS = {"stage": str, "which": str, "classes": list[str], "settings": dict, "grid": int | None, "note": str, "checksum": str}
 SCHEMA = 6  # 4: with the grid of the feature map; 5: a linear head is its weights alone; 6: evidence in place of decisions
 EVIDENCE = "evidence."  # before the names of the tensors that are no weights
 
@@ -113,8 +114,7 @@ def read_metadata(path: Path) -> dict[str, Any]:
         raise DataError(f"{path}: schema {schema} of a newer version, this one reads {SCHEMA}; pip install --upgrade dicap")
     if schema != SCHEMA:
         raise DataError(f"{path}: schema {schema}, this version reads {SCHEMA}; train it again")
-    if missing := [key for key in KEYS if key not in metadata]:
-        raise DataError(f"{path}: its metadata lack {missing[0]}; train it again")
+    check_kinds(metadata, KINDS, path, "train it again")
     return metadata
 
 
@@ -148,16 +148,8 @@ def load_model(path: str | Path, device: torch.device | str = "cpu", stored: Sto
     network = method.build_network(pretrained=False, stored=stored)
     network.grid = metadata["grid"]
     _fill(network, state, path)
-    return SavedModel(
-        network.to(device).eval(),
-        method,
-        settings,
-        metadata["classes"],
-        metadata["which"],
-        metadata["stage"],
-        evidence,
-        metadata["checksum"],
-    )
+    facts = {name: metadata[name] for name in ("classes", "which", "stage", "checksum")}
+    return SavedModel(network.to(device).eval(), method, settings, evidence=evidence, **facts)
 
 
 def load_weights(network: nn.Module, path: Path) -> None:
@@ -179,13 +171,11 @@ def _read_whole(path: Path) -> tuple[dict[str, Any], dict[str, Tensor], dict[str
 
 
 def _fill(network: nn.Module, state: dict[str, Tensor], path: Path) -> None:
-    own = network.state_dict()
-    unfit = [
-        name for name in own.keys() | state.keys() if name not in own or name not in state or own[name].shape != state[name].shape
-    ]
-    if unfit:
-        raise DataError(f"{path}: {len(unfit)} of its tensors do not fit the network (for example {min(unfit)}); train it again")
-    network.load_state_dict(state)
+    try:
+        network.load_state_dict(state)
+    except RuntimeError as error:  # a head, then what is missing, what is too much, and what is of another shape
+        reason = str(error).splitlines()[1].strip()[:160]
+        raise DataError(f"{path}: its tensors do not fit the network ({reason}); train it again") from None
 
 
 def check_same_problem(path: Path, settings: Settings, classes: list[str], split: str) -> None:
@@ -197,10 +187,9 @@ def check_same_problem(path: Path, settings: Settings, classes: list[str], split
     if metadata["classes"] != classes:
         raise DataError(f"{path}: trained on other classes than the data set's; run `dvc repro`")
     for key in ("method", "backbone", "head", "image_size", "dataset", "seed", "ratio"):
-        if metadata["settings"][key] != getattr(settings, key):
+        if (its := metadata["settings"].get(key)) != getattr(settings, key):
             raise SettingsError(
-                f"params.yaml: {key}: found {getattr(settings, key)!r}, but {path} was trained with "
-                f"{metadata['settings'][key]!r}; run `dvc repro`"
+                f"params.yaml: {key}: found {getattr(settings, key)!r}, but {path} was trained with {its!r}; run `dvc repro`"
             )
     if metadata.get("split") != split:
         raise DataError(

@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import psutil
-import pyarrow as pa
 import pytest
 import torch
 import warm
@@ -40,7 +39,6 @@ from dicap.frozen.features.compute import fill
 from dicap.frozen.features.recipe import Recipe, pretrained_network
 from dicap.frozen.inputs import BankFeatures
 from dicap.machine.runtime import Runtime
-from dicap.models import load_weights
 from dicap.network.stored import save_backbone
 from dicap.settings import Settings, read_yaml, resolve_values
 from dicap.settings.catalogue import OWN
@@ -48,6 +46,7 @@ from dicap.training import run
 from dicap.training.experiment import Experiment
 from dicap.training.hidden import HiddenLabelReader
 from dicap.training.loops.warmup import initial_network
+from stages.support.training import start_from
 
 ROOT = Path(__file__).parents[1]
 SIZE = 32
@@ -261,15 +260,7 @@ def updates(update: Callable[[dict[str, torch.Tensor], tuple[str, ...]], None]) 
 
 def network_of(experiment: Experiment, model: Path | None) -> Callable[[], nn.Module]:
     """A function that makes the experiment's network: new, or with a model's weights."""
-    if model is None:
-        return lambda: initial_network(experiment)
-
-    def make() -> nn.Module:
-        network = experiment.method.build_network(pretrained=False, stored=experiment.stored_backbone)
-        load_weights(network, model)
-        return network
-
-    return make
+    return start_from(experiment, model) if model else lambda: initial_network(experiment)
 
 
 def hidden_labels(experiment: Experiment, rows: np.ndarray) -> np.ndarray:
@@ -284,14 +275,10 @@ def content(folder: Path) -> dict[str, bytes]:
 
 def set_labels(folder, rows, change):
     """Rewrite the index with `change` applied to the list of labels of each of `rows`."""
-    table = files.read_index(folder)
-    labels = table["labels"].to_pylist()
+    columns = files.read_index(folder).to_pydict()
     for row in rows:
-        labels[row] = change(labels[row])
-    column = pa.array(labels, files.INDEX_SCHEMA.field("labels").type)
-    place = table.schema.get_field_index("labels")
-    partial = files.ABSENT.name in table.schema.names
-    files.write_index(folder / files.INDEX, table.set_column(place, "labels", column), partial=partial)
+        columns["labels"][row] = change(columns["labels"][row])
+    files.write_index(folder / files.INDEX, columns)
 
 
 def assert_same_step(one: nn.Module, other: nn.Module) -> None:

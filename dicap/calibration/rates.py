@@ -174,7 +174,7 @@ def curve_error(estimated: Tensor, optimal: Tensor, entries: Tensor) -> float:
     return float(((estimated - optimal).abs() * entries).sum() / total)
 
 
-def log_losses(r: Tensor, y: Tensor, floor: float = 1e-4) -> Tensor:
+def surprisals(r: Tensor, y: Tensor, floor: float = 1e-4) -> Tensor:
     """-log P(y) of each known entry, (n,) float64, for rates r (N, C) of y = 1, which are kept `floor` away from 0 and 1."""
     if y.is_signed():  # some may be unknown
         r, y = r[y >= 0], y[y >= 0]

@@ -137,11 +137,10 @@ def _describe(
     }
     partial = any(unknown.values())
     grouped = any(item.group is not None for item in items)
-    columns: dict[str, Any] = {
-        name: [getattr(item, name) for item in items] for name in ("id", "path", "split", "labels", "absent", "group")
-    }
+    names = ["id", "path", "split", "labels", *["absent"] * partial, *["group"] * grouped]
+    columns: dict[str, Any] = {name: [getattr(item, name) for item in items] for name in names}
     columns |= {"width": [width for width, _ in sizes], "height": [height for _, height in sizes]}
-    files.write_index(scratch / files.INDEX, columns, partial=partial, grouped=grouped)
+    files.write_index(scratch / files.INDEX, columns)
     rejected = [{"path": raw.items[row].path, "reason": reason} for row, reason in reasons.items()]
     notes = list(raw.notes)
     if rejected:

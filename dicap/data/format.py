@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dicap.errors import DataError
-from dicap.files.json_files import read_json
+from dicap.files.json_files import check_kinds, read_json
 from dicap.files.tables import read_parquet
 
 SCHEMA = 1
@@ -30,7 +30,10 @@ META = "meta.json"
 INDEX = "index.parquet"
 ARRAY = "images.npy"
 SPLITS = ("train", "test", "unlabeled")
-META_KEYS = ("dataset", "image_size", "classes", "counts", "rejected", "checksums", "notes")
+
+# What every `meta.json` holds, beside its schema.
+META_KINDS = {"dataset": str, "image_size": int, "classes": list[str], "counts": dict[str, int]}
+META_KINDS |= {"rejected": list[dict[str, str]], "checksums": dict[str, str], "notes": list[str]}
 
 INDEX_SCHEMA = pa.schema(
     [
@@ -46,16 +49,15 @@ ABSENT = pa.field("absent", pa.list_(pa.int16()))
 GROUP = pa.field("group", pa.string())
 
 
-def write_index(path: Path, columns: Any, *, partial: bool = False, grouped: bool = False) -> None:
+def write_index(path: Path, columns: dict[str, Any]) -> None:
     """Write `index.parquet`; pages carry checksums, or a flipped bit in one could be read without a word.
 
     Args:
         columns: those of INDEX_SCHEMA by their names, where the set is labelled in part that of ABSENT, and where it has groups
-            that of GROUP; others are left out.
+            that of GROUP.
     """
-    schema = INDEX_SCHEMA.append(ABSENT) if partial else INDEX_SCHEMA
-    schema = schema.append(GROUP) if grouped else schema
-    table = pa.table({name: columns[name] for name in schema.names}, schema=schema)
+    schema = pa.schema([*INDEX_SCHEMA, *(field for field in (ABSENT, GROUP) if field.name in columns)])
+    table = pa.table(columns, schema=schema)
     pq.write_table(table, path, write_page_checksum=True, row_group_size=16_384)
 
 
@@ -98,9 +100,7 @@ def read_meta(folder: Path) -> dict[str, Any]:
     meta = read_json(path, AGAIN)
     if meta.get("schema") not in (SCHEMA, PARTIAL_SCHEMA):
         raise DataError(f"{path}: schema is {meta.get('schema')!r}, expected {SCHEMA}; {AGAIN}")
-    missing = [key for key in META_KEYS if key not in meta]
-    if missing:
-        raise DataError(f"{path}: {missing[0]} is missing; {AGAIN}")
+    check_kinds(meta, META_KINDS, path, AGAIN)
     return meta
 
 

@@ -4,7 +4,7 @@ A view of an image is a pure function of (seed, stage, epoch, row, view, key of 
 the number of worker processes, the order of the steps, and the step a run was resumed at.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -94,7 +94,7 @@ def scoring_batches(
     *,
     flip: tuple[int, str, int] | None = None,
     flip_share: float = 0.5,
-    device: str | torch.device = "cpu",
+    put: Callable[[torch.Tensor], torch.Tensor] = lambda images: images,
 ) -> Iterator[tuple[np.ndarray, torch.Tensor]]:
     """Yield images in order, straight from the store, for passes that need no strong view.
 
@@ -104,12 +104,11 @@ def scoring_batches(
         batch_size: images a batch; the last one may be shorter.
         flip: (seed, stage, epoch) for the weak view, None for the test view.
         flip_share: probability of mirroring in the weak view.
-        device: where the batches are wanted.
+        put: places a batch where it is wanted.
 
     Yields:
-        (rows of the batch, (B, 3, H, W) uint8 on `device`, channels last in memory as in the file).
+        (rows of the batch, (B, 3, H, W) uint8, channels last in memory as in the file).
     """
-    place = torch.device(device)
     rows = np.asarray(rows, dtype=np.int64)
     flipped = uniform(*flip, rows, "score/weak") < flip_share if flip else np.zeros(len(rows), dtype=bool)
     for first in range(0, len(rows), batch_size):
@@ -118,9 +117,7 @@ def scoring_batches(
         mirrored = torch.from_numpy(np.flatnonzero(flipped[first : first + batch_size]))
         if len(mirrored):
             images[mirrored] = images[mirrored].flip(3)
-        if place.type == "cuda":
-            images = images.pin_memory().to(place, non_blocking=True)
-        yield batch, images.to(place)
+        yield batch, put(images)
 
 
 def draws(seed: int, stage: str, epoch: int, request: Request) -> np.ndarray:

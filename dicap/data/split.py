@@ -17,16 +17,6 @@ def labelled_order(n_train: int, seed: int) -> np.ndarray:
     return np.random.RandomState(seed).permutation(n_train)
 
 
-def drawn_order(ids: np.ndarray, split: np.ndarray, added: np.ndarray, *, seed: int, by_id: bool = False) -> np.ndarray:
-    """Rows of the images that are not for testing, in the order in which labels are drawn: first those the ratio is a share of.
-
-    The published code keeps its lists of labelled and unlabelled images in this order. Arguments: see `split_roles`.
-    """
-    before = (split == "train") & (added != "unlabeled")  # what the ratio is a share of
-    rest = (split != "test") & ~before
-    return np.concatenate([_permuted(np.flatnonzero(part), ids, seed, by_id) for part in (before, rest)])
-
-
 def _permuted(rows: np.ndarray, ids: np.ndarray, seed: int, by_id: bool) -> np.ndarray:
     return rows[order_by_name(ids[rows], seed, "split") if by_id else labelled_order(len(rows), seed)]
 
@@ -81,10 +71,9 @@ def split_roles(
         raise DataError(f"index.parquet: training image {name!r} has no labels; give it split unlabeled and convert again")
 
     groups = np.arange(len(ids)) if groups is None else groups
-    n_before = int((added[train] != "unlabeled").sum())
-    ordered = drawn_order(ids, split, added, seed=seed, by_id=by_id)[:n_before]
+    ordered = _permuted(train[added[train] != "unlabeled"], ids, seed, by_id)  # what the ratio is a share of
     ordered = ordered[together(groups[ordered])]
-    drawn = ordered[: border(ordered, int(ratio * n_before), groups)]
+    drawn = ordered[: border(ordered, int(ratio * len(ordered)), groups)]
     given = _permuted(np.setdiff1d(train[[was is not None for was in added[train]]], drawn), ids, seed, by_id)
     given = given[together(groups[given])]
     role = np.full(len(ids), "unlabeled", dtype=object)
@@ -96,7 +85,7 @@ def split_roles(
     n_sup, n_est = int((role == "sup").sum()), int((role == "est").sum())
     if not n_sup or not n_est:
         raise SettingsError(
-            f"params.yaml: ratio: {ratio} of {n_before} training images gives {n_sup} for D_sup and "
+            f"params.yaml: ratio: {ratio} of {len(ordered)} training images gives {n_sup} for D_sup and "
             f"{n_est} for D_est at split.est_fraction {est_fraction}; both need at least one: raise ratio, or label more"
         )
     return role

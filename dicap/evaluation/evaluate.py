@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dicap.errors import DataError, first_line
+from dicap.errors import DataError
 from dicap.evaluation.answers import Answers
 from dicap.evaluation.model_card import model_card
 from dicap.files.artifacts import CHOICE, COST, ROLES, cost_file, write_predictions
 from dicap.files.atomic import replacing, replacing_folder
 from dicap.files.json_files import read_json, write_json
+from dicap.files.tables import read_csv
 from dicap.files.written import replacing_own_folder
 from dicap.metrics.operating_point import at_threshold, gap, of_answers, reliability
 from dicap.metrics.ranking import average_precision, can_be_tested, map_interval, mean_average_precision
@@ -156,7 +157,7 @@ def evaluate(
     table.insert(2, "n_train_labelled", n_labelled)
     if unknown := int((y_labelled < 0).sum()):
         result["unknown_labelled"] = unknown
-    result["roles"] = roles = {name: len(getattr(experiment.roles, name)) for name in ROLES}
+    result["roles"] = roles = {name: len(rows) for name, rows in zip(ROLES, vars(experiment.roles).values(), strict=True)}
     classes = [
         (name, int(n_labelled[c]), positives[c], 100 * float(table["ap"][c])) for c, name in enumerate(experiment.store.classes)
     ]
@@ -187,11 +188,11 @@ def _check_fits(model: SavedModel, path: Path, experiment: Experiment) -> None:
 
 
 def _from_histories(artifacts: Path, settings: Settings) -> dict[str, Any]:
-    """What the stages before recorded: steps, last mAP, DRML's classifiers, the paper's best-on-test number, error of the curve.
+    """What the stages before recorded: steps, last mAP, the paper's best-on-test number, error of the curve.
 
     `map_warmup` and `map_train` are of the network that the stage published. `settings`: of the model.
     """
-    frames = {stage: _csv(artifacts / stage / "history.csv", stage) for stage in STAGES}
+    frames = {stage: _csv(artifacts / stage / "history.csv") for stage in STAGES}
     out: dict[str, Any] = _steps(frames)
 
     def last(stage: str, *columns: str) -> float | None:
@@ -202,9 +203,6 @@ def _from_histories(artifacts: Path, settings: Settings) -> dict[str, Any]:
 
     for stage in ("warmup", "train"):
         out[f"map_{stage}"] = last(stage, f"map_{settings.publishes(stage)}", "map_raw")
-    for name in ("map_c1", "map_c2"):  # beside R's, which is DRML's answer
-        if (value := last("train", name)) is not None:
-            out[name] = value
     out |= {name: last("train", name) for name in ("curve_error", "excess_log_loss")}
     # The published protocol's number: the best epoch on the test set, over both models (docs/methods.md 2.9). Not an honest
     # estimate, so it is named for what it is and never used to choose anything.
@@ -242,17 +240,14 @@ def _from_costs(artifacts: Path) -> dict[str, Any]:
 
     `peak_memory_gb` (GiB) is the device's, `peak_resident_gb` the process's main memory; None for what was not measured.
     """
-    frame = _csv(cost_file(artifacts, "train"), "train").reindex(columns=list(COST))
+    frame = _csv(cost_file(artifacts, "train")).reindex(columns=list(COST))
     minutes = frame["minutes"] - frame["minutes_evaluation"]
     values = {"minutes_per_epoch": minutes.mean()} | {name: frame[name].max() for name in ("peak_memory_gb", "peak_resident_gb")}
     return {name: _number(float(value)) for name, value in values.items()}
 
 
-def _csv(path: Path, stage: str) -> pd.DataFrame:
-    try:
-        return pd.read_csv(path) if path.exists() else pd.DataFrame()
-    except ValueError as error:
-        raise DataError(f"{path}: damaged ({first_line(error)}); run `dvc repro {stage}`") from None
+def _csv(path: Path) -> pd.DataFrame:
+    return read_csv(path, "epoch") if path.exists() else pd.DataFrame()
 
 
 def _number(value: float) -> float | None:

@@ -13,7 +13,7 @@ from dicap.files.atomic import replacing
 from dicap.files.tables import lists, matrix, read_parquet, write_parquet
 
 CHOICE = "choice.json"  # of a solved stage: what was chosen, linear.C and by the labelled images' losses
-ROLES = ("sup", "est", "unlabeled", "test")
+ROLES = ("sup", "est", "unlabeled", "test")  # spelt as in labels.csv
 
 SPLIT = pa.schema([("id", pa.string()), ("role", pa.string())])
 EPOCH = pa.field("epoch", pa.int32())  # from 0; in every file, so that the files of a folder are one frame

@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from dicap.errors import DataError
 from dicap.files.atomic import replacing
 
@@ -25,3 +27,12 @@ def read_json(path: Path, again: str = "remove it and run `dvc repro`") -> dict[
     if not isinstance(values, dict):
         raise DataError(f"{path}: expected a JSON object; {again}")
     return values
+
+
+def check_kinds(values: dict[str, Any], kinds: dict[str, Any], path: Path, again: str) -> None:
+    """Raise DataError, with what to do, unless a file's values are of the types {key: type}; it may hold other keys too."""
+    for key, kind in kinds.items():
+        try:
+            TypeAdapter(kind).validate_python(values.get(key), strict=True)
+        except ValidationError as error:
+            raise DataError(f"{path}: {key}: {error.errors()[0]['msg'].lower()}; {again}") from None

@@ -1,8 +1,11 @@
-"""Parquet files with page checksums: a flipped bit is an error, not a wrong number. Matrices are columns of lists."""
+"""Parquet files with page checksums: a flipped bit is an error, not a wrong number. Matrices are columns of lists.
+
+And small tables as CSV, for people.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +13,9 @@ import pyarrow.parquet as pq
 
 from dicap.errors import DataError, first_line
 from dicap.files.atomic import replacing
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def write_parquet(table: pa.Table, path: Path) -> None:
@@ -41,6 +47,27 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None, again: str = 
         raise DataError(f"{path}: no such file; {again or '`dvc repro` makes it'}") from None
     except (pa.ArrowException, OSError, ValueError) as error:
         raise DataError(f"{path}: damaged ({first_line(error)}); {again or 'remove it and run `dvc repro`'}") from None
+
+
+def read_csv(path: Path, *columns: str) -> "pd.DataFrame":
+    """Read a table of numbers, with names in its column `class`.
+
+    Raises:
+        DataError: it is missing, damaged, lacks one of the `columns`, or has a word in place of a number.
+    """
+    import pandas as pd
+
+    again = "run its stage again with `dvc repro -f`"
+    try:
+        frame = pd.read_csv(path, keep_default_na=False, na_values=[""], dtype={"class": str})
+        frame = frame.apply(lambda column: column if column.name == "class" else pd.to_numeric(column))
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file; `dvc repro` makes it") from None
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: damaged ({first_line(error)}); {again}") from None
+    if missing := [column for column in columns if column not in frame]:
+        raise DataError(f"{path}: lacks the column {missing[0]}; {again}")
+    return frame
 
 
 def lists(matrix: np.ndarray) -> pa.Array:

@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of malloc.h
 
@@ -14,17 +15,15 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def keep_freed_memory() -> bool:
-    """Let this process keep large blocks that it frees, for the next that it needs; False where the C library cannot be told.
+def keep_freed_memory() -> None:
+    """Let this process keep large blocks that it frees, for the next that it needs, where the C library can be told.
 
     By default glibc returns them to the system at once, which clears each page of them when they are asked for again: of the
     activations of a network that is trained on processors, in every step, which takes twice as long. No result changes.
     """
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError, TypeError):  # not glibc
-        return False
-    return all(mallopt(option, value) for option, value in ((_M_MMAP_THRESHOLD, 2**30), (_M_TRIM_THRESHOLD, 2**31 - 1)))
+    with suppress(AttributeError, OSError, TypeError):  # not glibc
+        for option, value in ((_M_MMAP_THRESHOLD, 2**30), (_M_TRIM_THRESHOLD, 2**31 - 1)):
+            ctypes.CDLL(None).mallopt(option, value)
 
 
 def when_parent_ends(then: Callable[[], None], parent: int, interval: float) -> None:

@@ -8,7 +8,7 @@ What must be remembered from epoch to epoch is the `carry` of its `Refresh`.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -33,7 +33,7 @@ class Roles:
 
     sup: np.ndarray
     est: np.ndarray
-    unlabeled: np.ndarray
+    unlabelled: np.ndarray
     test: np.ndarray
 
     @property
@@ -44,7 +44,7 @@ class Roles:
     @property
     def unsup(self) -> np.ndarray:
         """D_unsup = D_u and D_est, ascending: D_est is treated exactly like D_u (docs/methods.md 3.2)."""
-        return np.sort(np.concatenate([self.unlabeled, self.est]))
+        return np.sort(np.concatenate([self.unlabelled, self.est]))
 
 
 class Teacher(Protocol):
@@ -57,8 +57,8 @@ class Teacher(Protocol):
         """(n, C) scores of the teacher for these images, in [0, 1]: float32."""
         ...
 
-    def outputs(self, rows: np.ndarray, function: Callable[[nn.Module, Tensor], Tensor], *, online: bool = False) -> Tensor:
-        """(n, ...) float32: function(network, inputs) in eval mode, of the teacher or of the network in training."""
+    def outputs(self, rows: np.ndarray, function: Callable[[nn.Module, Tensor], Tensor]) -> Tensor:
+        """(n, ...) float32: function(network, inputs) of the network in training, in eval mode."""
         ...
 
     def labels(self, rows: np.ndarray) -> Tensor:
@@ -83,26 +83,6 @@ class Refresh(NamedTuple):
     def without_confidences(self) -> "Refresh":
         """What the losses read."""
         return self._replace(pseudo=self.pseudo._replace(confidence=self.pseudo.confidence[:0].clone()))
-
-    def state_dict(self) -> dict[str, Any]:
-        """Plain containers of tensors, which a `weights_only` load accepts."""
-        parts = {name: dict(part._asdict()) if hasattr(part, "_asdict") else part for name, part in self._asdict().items()}
-        return parts | {"carry": dict(self.carry)}
-
-    @staticmethod
-    def from_state_dict(state: dict[str, Any], device: torch.device) -> "Refresh":
-        """The inverse of `state_dict`, on a device."""
-
-        def moved(value: Any) -> Any:
-            return value.to(device) if isinstance(value, Tensor) else value
-
-        kinds = {"pseudo": PseudoLabels, "rates": Rates, "thresholds": Thresholds, "carry": dict}
-        return Refresh(
-            **{
-                name: kinds[name](**{key: moved(value) for key, value in part.items()}) if isinstance(part, dict) else moved(part)
-                for name, part in state.items()
-            }
-        )
 
 
 class Batch(NamedTuple):
@@ -187,7 +167,7 @@ class Method:
         return Phase(
             labelled=roles.labelled,
             unlabelled=NO_ROWS,
-            batch_labelled=warmup_batch(s.warmup.batch_size, self.share),
+            batch_labelled=warmup_batch(s, self.share),
             batch_unlabelled=0,
             epochs=s.warmup.epochs,
             publishes=s.publishes("warmup"),
@@ -196,10 +176,10 @@ class Method:
     def main(self, roles: Roles) -> Phase:
         """Stage 2 on the labels of D_l and the pseudo-labels of D_u (docs/methods.md 2.8)."""
         s = self.settings
-        labelled = labelled_batch(s.train.batch_labelled, self.share, s.train.batch_size)
+        labelled = labelled_batch(s, self.share)
         return Phase(
             labelled=roles.labelled,
-            unlabelled=roles.unlabeled,
+            unlabelled=roles.unlabelled,
             batch_labelled=labelled,
             batch_unlabelled=s.train.batch_size - labelled,
             epochs=s.train.epochs,

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from dicap.methods import rules
 from dicap.methods.base import Batch, Method, Phase, Refresh, Roles, Teacher, hard_mask, reduced
-from dicap.network.cosine import CLAMP, CosineHead
+from dicap.network.cosine import CLAMP, CosineHead, balance
 
 
 class BBAM(Method):
@@ -55,7 +55,8 @@ class BBAM(Method):
         """BAM of balanced cosines, times the masks of pseudo-labelling and of negative sampling."""
         head: CosineHead = network.head  # type: ignore[assignment]
         value = torch.cat([batch.y, batch.label.clamp_min(0)])
-        cosine = head.balanced(head.cosines(network.features(batch.views["strong"])), value)  # type: ignore[operator]  # (B, C)
+        cosine = head.cosines(network.features(batch.views["strong"]))  # type: ignore[operator]  # (B, C)
+        cosine = balance(cosine, head.mean, head.variance, value)
         weight = torch.cat([batch.weight.new_ones(batch.y.shape) if batch.y_weight is None else batch.y_weight, batch.weight])
         elements, n = weight * self.margin_loss(cosine, value), len(batch.y)
         return {
@@ -72,13 +73,13 @@ class BBAM(Method):
     def refresh(self, teacher: Teacher, roles: Roles) -> Refresh:
         """Pseudo-labels, negative sampling and the statistics of the next epoch."""
         s, cap = self.settings.bbam, self.settings.cap
-        labelled, unlabelled = roles.labelled, roles.unlabeled
+        labelled, unlabelled = roles.labelled, roles.unlabelled
         y = teacher.labels(labelled)  # (N_l, C)
         p = teacher.scores(unlabelled)  # the network balances with the last epoch's statistics, (N_u, C)
         label, thresholds, guarded = rules.quota(p, y, eta_pos=cap.eta_pos, eta_neg=cap.eta_neg)
 
         rows = np.concatenate([labelled, unlabelled])
-        h = teacher.outputs(rows, lambda network, x: network.head.hidden(network.features(x)), online=True)  # type: ignore  # (N, D)
+        h = teacher.outputs(rows, lambda network, x: network.head.hidden(network.features(x)))  # type: ignore  # (N, D)
         both = torch.cat([y.to(torch.int8), label])  # (N, C)
         cosine = F.normalize(h, dim=1) @ F.normalize(prototypes(h, both), dim=1).T  # (N, C)
         old = (teacher.carry["mean"], teacher.carry["variance"]) if teacher.carry else None

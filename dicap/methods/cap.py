@@ -10,6 +10,6 @@ class CAP(Method):
     def refresh(self, teacher: Teacher, roles: Roles) -> Refresh:
         """The quota of every class on the teacher's scores of D_u, and the mask beside the threshold."""
         s = self.settings.cap
-        p = teacher.scores(roles.unlabeled)  # (N_u, C)
+        p = teacher.scores(roles.unlabelled)  # (N_u, C)
         label, thresholds, guarded = rules.quota(p, teacher.labels(roles.labelled), eta_pos=s.eta_pos, eta_neg=s.eta_neg)
         return Refresh(hard_mask(p, label), thresholds=thresholds, guarded=guarded)

@@ -54,7 +54,7 @@ class D2L(Method):
         """
         p_l, y = teacher.scores(roles.labelled), teacher.labels(roles.labelled)  # (N_l, C)
         thresholds, guarded = rules.metric_thresholds(p_l, y, beta=self.settings.d2l.beta)
-        pseudo = self.pseudo_labels(teacher.scores(roles.unlabeled), thresholds)
+        pseudo = self.pseudo_labels(teacher.scores(roles.unlabelled), thresholds)
         return Refresh(pseudo, thresholds=thresholds, guarded=guarded)
 
     def pseudo_labels(self, q: Tensor, thresholds: Thresholds) -> PseudoLabels:

@@ -76,8 +76,8 @@ class DRML(Method):
 
     def refresh(self, teacher: Teacher, roles: Roles) -> Refresh:
         """Adopt the closest images at the end of each round after drml.start; what is adopted keeps its soft label."""
-        s, rows = self.settings.drml, roles.unlabeled
-        f1, f2, p = teacher.outputs(rows, answers, online=True).unbind(1)  # (N_u, C) of C1, C2 and R
+        s, rows = self.settings.drml, roles.unlabelled
+        f1, f2, p = teacher.outputs(rows, answers).unbind(1)  # (N_u, C) of C1, C2 and R
         carry = teacher.carry
         target = carry["target"] if carry else torch.zeros_like(p)  # (N_u, C) soft labels of the adopted
         adopted = carry["adopted"] if carry else torch.zeros(len(p), dtype=torch.bool, device=p.device)

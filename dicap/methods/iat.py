@@ -16,6 +16,6 @@ class IAT(Method):
         s = self.settings.iat
         y = teacher.labels(roles.labelled)  # (N_l, C)
         active = rules.seen(y)
-        p = teacher.scores(roles.unlabeled)  # (N_u, C)
+        p = teacher.scores(roles.unlabelled)  # (N_u, C)
         threshold = rules.matched_threshold(teacher.scores(roles.labelled), y) if s.rule == "matched" else s.threshold
         return Refresh(hard_mask(p, rules.fixed_threshold(p, threshold, active)), guarded=(~active).sum())

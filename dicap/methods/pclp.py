@@ -36,11 +36,11 @@ class PCLP(Method):
         Raises SettingsError where D_u holds a single image: strong views of it alone leave BatchNorm nothing to normalise by.
         """
         s = self.settings.pclp
-        if len(roles.unlabeled) == 1:
+        if len(roles.unlabelled) == 1:
             raise SettingsError("params.yaml: ratio: leaves 1 unlabelled image, but pclp needs at least 2; lower it")
         return replace(
             super().warmup(roles),
-            unlabelled=roles.unlabeled,
+            unlabelled=roles.unlabelled,
             batch_labelled=s.warmup_labelled,
             batch_unlabelled=s.warmup_unlabelled,
             epochs=s.warmup_epochs,
@@ -49,7 +49,7 @@ class PCLP(Method):
     def main(self, roles: Roles) -> Phase:
         """The encoder alone, by Adam; 16 labelled images of 64 at every ratio and a whole one-cycle, as published, unless set."""
         s = self.settings
-        batch, labelled = pclp_batch(s.pclp.batch_size, s.pclp.batch_labelled, s.train.batch_size, s.train.batch_labelled)
+        batch, labelled = pclp_batch(s)
         return replace(
             super().main(roles),
             batch_labelled=labelled,
@@ -132,7 +132,7 @@ class PCLP(Method):
         An entry's target p is written as its likelier label with the weight of that label. Classes without a labelled
         positive are left out.
         """
-        p = teacher.scores(roles.unlabeled)  # (N_u, C)
+        p = teacher.scores(roles.unlabelled)  # (N_u, C)
         active = rules.seen(teacher.labels(roles.labelled))
         label = rules.fixed_threshold(p, 0.5, active)
         weight = torch.where(label == 1, p, 1 - p) * (label >= 0)

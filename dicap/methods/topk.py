@@ -13,7 +13,7 @@ class Topk(Method):
         """Pseudo-labels from the teacher's scores of D_u; classes without a labelled positive are left out."""
         y = teacher.labels(roles.labelled)  # (N_l, C)
         active = rules.seen(y)
-        p = teacher.scores(roles.unlabeled)  # (N_u, C)
+        p = teacher.scores(roles.unlabelled)  # (N_u, C)
         label = rules.top_k(p, self.k(y), active)
         return Refresh(hard_mask(p, label), guarded=(~active).sum())
 

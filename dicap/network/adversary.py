@@ -13,18 +13,6 @@ ATTENTION_AT = 32  # pixels of the generator's map that attends to itself; half 
 NOISE_BY_PLACE = 16  # pixels of the largest map each of whose places has a strength of its own
 
 
-def generator_widths(size: int, width: int) -> list[int]:
-    """Channels of the generator's maps of 4, 8 ... `size` pixels."""
-    times = (16, 16, 8, 8, 4, 2, 1) if size >= 256 else (16, 16, 8, 4, 2, 1)
-    return [width * times[min(i, len(times) - 1)] for i in range((size // 4).bit_length())]
-
-
-def discriminator_widths(size: int, width: int) -> list[int]:
-    """Channels of the discriminator's maps of `size` / 2, `size` / 4 ... pixels: five maps at most, none below 4 pixels."""
-    times = (2, 4, 8, 8, 16) if size >= 256 else (2, 4, 8, 16, 16)
-    return [width * factor for factor in times[: (size // 4).bit_length() - 1]]
-
-
 def normed(layer: nn.Linear | nn.Conv2d) -> nn.Module:
     """The layer under spectral norm, with orthogonal weights and biases of 0."""
     nn.init.orthogonal_(layer.weight)
@@ -91,7 +79,8 @@ class Generator(nn.Module):
 
     def __init__(self, latent: int, size: int, width: int) -> None:
         super().__init__()
-        channels = generator_widths(size, width)
+        times = (16, 16, 8, 8, 4, 2, 1) if size >= 256 else (16, 16, 8, 4, 2, 1)  # of the maps of 4, 8 ... `size` pixels
+        channels = [width * times[min(i, len(times) - 1)] for i in range((size // 4).bit_length())]
         self.first = normed(nn.Linear(latent, channels[0] * 16))
         blocks: list[nn.Module] = [Noise(channels[0], 4)]
         for i in range(len(channels) - 1):
@@ -155,7 +144,9 @@ class Discriminator(nn.Module):
 
     def __init__(self, latent: int, size: int, width: int, *, hidden: int = 512) -> None:
         super().__init__()
-        channels, top = [width, *discriminator_widths(size, width)], 16 * width
+        # Of the maps of `size`, `size` / 2 ... pixels: five more at most, none below 4 pixels.
+        times = (1, 2, 4, 8, 8, 16) if size >= 256 else (1, 2, 4, 8, 16, 16)
+        channels, top = [width * factor for factor in times[: (size // 4).bit_length()]], 16 * width
         blocks = [DiscriminatorBlock(channels[i], channels[i + 1]) for i in range(len(channels) - 1)]
         self.image = nn.Sequential(
             normed(nn.Conv2d(3, width, 1)),

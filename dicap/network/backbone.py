@@ -91,7 +91,8 @@ def create_backbone(name: str, weights: str, stride: int, image_size: int, token
         path = Path(weights)
         _load(backbone, read_state(path), str(path))
     _check_patches(backbone, name, image_size)
-    if tokens == "class_and_mean" and not has_class_token(backbone):
+    first_is_whole = getattr(backbone, "cls_token", None) is not None and getattr(backbone, "num_prefix_tokens", 0) > 0
+    if tokens == "class_and_mean" and not first_is_whole:
         raise SettingsError(f"network.tokens: found {tokens!r}, but {name} has no class token; set it to map")
     return backbone, _channels(backbone, image_size, tokens)
 
@@ -102,11 +103,6 @@ def _channels(backbone: nn.Module, image_size: int, tokens: str) -> int:
         features = feature_map(backbone.eval(), torch.zeros(1, 3, image_size, image_size), tokens)
         backbone.train(training)
     return features.shape[1]
-
-
-def has_class_token(backbone: nn.Module) -> bool:
-    """Whether the first of the backbone's tokens stands for the whole image."""
-    return getattr(backbone, "cls_token", None) is not None and getattr(backbone, "num_prefix_tokens", 0) > 0
 
 
 def feature_map(backbone: nn.Module, pixels: Tensor, tokens: str = "map") -> Tensor:

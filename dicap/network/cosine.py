@@ -42,14 +42,10 @@ class CosineHead(nn.Module):
         with torch.autocast(h.device.type, enabled=False):  # angles near 0 do not survive 8 bits of mantissa
             return h @ F.normalize(self.weight.float(), dim=1).T
 
-    def balanced(self, cosine: Tensor, value: Tensor | None = None) -> Tensor:
-        """The cosine after the transform for label value `value` (B, C) in {0, 1}, or its average over both, (B, C)."""
-        return balance(cosine, self.mean, self.variance, value)
-
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Feature map (B, D_in, H, W) -> balanced cosines (B, C), the test-time logits; embeddings h * W_c (B, C, D)."""
         z = self.embed(features).unsqueeze(1) * F.normalize(self.weight.float(), dim=1)  # (B, C, D)
-        return self.balanced(z.sum(2)), z
+        return balance(z.sum(2), self.mean, self.variance), z
 
 
 def transform(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:

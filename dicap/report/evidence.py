@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dicap.errors import DataError, first_line
+from dicap.errors import DataError
 from dicap.files import artifacts as files
 from dicap.files.json_files import read_json
-from dicap.files.tables import matrix, read_parquet
+from dicap.files.tables import matrix, read_csv, read_parquet
 from dicap.metrics.ledger import TERMS
 from dicap.metrics.operating_point import bin_of, reliability
 
@@ -77,16 +77,18 @@ def gather(artifacts: Path) -> Evidence:
     artifacts = Path(artifacts)
     evaluate = artifacts / "evaluate"
     metrics = read_json(evaluate / "details.json")
-    per_class = _csv(evaluate / "per_class.csv", ["class", "n_pos", "n_train_labelled", "ap", "chance"])
+    per_class = read_csv(evaluate / "per_class.csv", "class", "n_pos", "n_train_labelled", "ap", "chance")
     shares = per_class.columns.isin(["ap", "chance", "precision", "recall"])
     per_class.loc[:, shares] *= 100  # as fractions in the file, in percent wherever people read them
-    source, weights = artifacts / "train", pd.DataFrame()
+    source, weights, history = artifacts / "train", pd.DataFrame(), _history(artifacts)
     thresholds = by_weight = weights
     if epochs := files.epochs(source, "pseudo_labels"):
         weights, thresholds = (_frames(source, kind, last=1) for kind in ("weights", "thresholds"))
         by_weight, _ = histogram_of_record(files.epoch_file(source, "pseudo_labels", epochs[-1]))
+        if history.loc[history["stage"] == "train", "share_pos"].isna().all():
+            raise DataError(f"{source / 'history.csv'}: lacks the epochs of {source / 'pseudo_labels'}; run `dvc repro -f train`")
     return Evidence(
-        history=_history(artifacts),
+        history=history,
         weights=weights,
         thresholds=thresholds,
         weight_histogram=by_weight,
@@ -121,7 +123,7 @@ def _history(artifacts: Path) -> pd.DataFrame:
         {"stage": stage, **row}
         for stage in STAGES
         if (path := artifacts / stage / "history.csv").exists()
-        for row in _csv(path, ["epoch"]).to_dict("records")
+        for row in read_csv(path, "epoch").to_dict("records")
     ]
     history = pd.DataFrame(rows, columns=["stage", *HISTORY]).astype(dict.fromkeys(HISTORY, float))
     history["position"] = np.arange(1, len(history) + 1)
@@ -145,16 +147,3 @@ def _reliability(path: Path) -> list[dict[str, float]]:
     table = read_parquet(path, ["score", "label"])
     score, label = (matrix(table[name]) for name in ("score", "label"))  # (n, C) each
     return reliability(np.where(label < 0, np.nan, score), label, bins=20)  # of unknown entries nothing can be said
-
-
-def _csv(path: Path, required: list[str]) -> pd.DataFrame:
-    try:
-        frame = pd.read_csv(path, keep_default_na=False, na_values=[""], dtype={"class": str})
-    except FileNotFoundError:
-        raise DataError(f"{path}: not there; run the stage that writes it (dvc repro)") from None
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: cannot be read as CSV ({first_line(error)}); run dvc repro") from None
-    missing = [column for column in required if column not in frame]
-    if missing:
-        raise DataError(f"{path}: column {missing[0]} is missing; run the stage that writes it again (dvc repro -f)")
-    return frame

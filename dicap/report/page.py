@@ -43,7 +43,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page: drawings, or `note`, the sentence that says why there are none."""
+    """A part of the page. `note` says why there are no drawings, where there are none."""
 
     name: str
     title: str
@@ -99,7 +99,7 @@ def build_report(
             stages=STAGE_NAMES,
             has_epochs=run.has_epochs,
             roles=run.roles,
-            held_out=_holds_out(settings),
+            held_out=holds_out(settings["method"], settings["protocol"]),
             settings=settings,
             sections=sections,
             classes=class_rows(run),
@@ -111,31 +111,22 @@ def build_report(
     return Path(out) / "index.html"
 
 
-def sections_of(run: Evidence, settings: dict[str, Any]) -> Iterator[Section]:
+def sections_of(run: Evidence, settings: dict[str, Any]) -> list[Section]:
     """The page's parts in reading order, each with its drawings or with the reason for having none."""
     facts = METHODS[settings["method"]]
     none = "This run has none: {}" + f" by {facts.title}, or the stage has not run."
     if not facts.unlabelled:
         none = f"{facts.title} learns from the labelled images only: {{}}."
-    for name, title, drawings, note in (
-        ("learning", "Learning", _learning(run), "No stage of this run wrote a history.csv, so there is nothing to draw."),
-        (
-            "calibration",
-            "Correctness of confidences",
-            _calibration(run, settings),
-            none.format("no correctness rates are estimated"),
+    no_rates = none.format("no correctness rates are estimated")
+    parts = [
+        Section(
+            "learning", "Learning", [*_learning(run)], "No stage of this run wrote a history.csv, so there is nothing to draw."
         ),
-        ("pseudo_labels", "Pseudo-labels", _pseudo_labels(run), none.format("no pseudo-labels are made")),
-        ("result", "Test images", _result(run), "There is no predictions.parquet to draw."),
-    ):
-        if name != "learning" or run.history.empty or run.has_epochs:  # a head that was solved has no way there to draw
-            drawn = list(drawings)
-            yield Section(name, title, drawn, "" if drawn else note)
-
-
-def _holds_out(settings: dict[str, Any]) -> bool:
-    """Whether D_est was kept from training to count on; not where all labelled images are scored out of fold."""
-    return holds_out(settings["method"], settings["protocol"])
+        Section("calibration", "Correctness of confidences", [*_calibration(run, settings)], no_rates),
+        Section("pseudo_labels", "Pseudo-labels", [*_pseudo_labels(run)], none.format("no pseudo-labels are made")),
+        Section("result", "Test images", [*_result(run)], "There is no predictions.parquet to draw."),
+    ]
+    return parts if run.history.empty or run.has_epochs else parts[1:]  # a head that was solved has no way there to draw
 
 
 def class_rows(run: Evidence) -> list[dict[str, Any]]:
@@ -193,7 +184,8 @@ def _calibration(run: Evidence, settings: dict[str, Any]) -> Iterator[Drawing]:
     if weights.empty:
         return
     epoch, entries = int(weights["epoch"].iloc[0]), int((weights["n_pos"] + weights["n_neg"]).sum())
-    counted = " of the estimation set" if _holds_out(settings) else ", each scored by a head that never saw its image,"
+    held_out = holds_out(settings["method"], settings["protocol"])
+    counted = " of the estimation set" if held_out else ", each scored by a head that never saw its image,"
     caption = f"Share of positives among {entries:,} labelled entries{counted} at each confidence"
     caption += f", epoch {epoch}" if run.has_epochs else ""
     caption += "; dashed, the same on the unlabelled images by their hidden labels" if run.has_truth else ""

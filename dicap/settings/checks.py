@@ -21,7 +21,7 @@ def contradictions(s: Settings, origins: dict[str, str]) -> Iterator[str]:
 
     if s.method == "dicap" and not s.recommends and s.calibration.target == "soft" and s.calibration.policy == "uniform":
         yield wrong("calibration.target", "but with calibration.policy uniform no chance is known; set it to hard")
-    if labelled_batch(s.train.batch_labelled, s.ratio, s.train.batch_size) >= s.train.batch_size:
+    if labelled_batch(s, s.ratio) >= s.train.batch_size:
         yield wrong("train.batch_labelled", f"expected less than train.batch_size ({s.train.batch_size})")
     if 0 < s.train.cycle_epochs < s.train.epochs:
         yield wrong("train.cycle_epochs", f"expected 0 or at least train.epochs ({s.train.epochs})")
@@ -42,7 +42,7 @@ def contradictions(s: Settings, origins: dict[str, str]) -> Iterator[str]:
         if not s.features.views:
             yield wrong("features.views", f"{by_steps}; set it to 1 or more")
     if s.method == "pclp":
-        batch, labelled = pclp_batch(s.pclp.batch_size, s.pclp.batch_labelled, s.train.batch_size, s.train.batch_labelled)
+        batch, labelled = pclp_batch(s)
         if labelled >= batch:
             key = "train.batch_labelled" if s.pclp.batch_labelled == "auto" else "pclp.batch_labelled"
             yield wrong(key, f"expected less than the {batch} images of a step of pclp")
@@ -99,9 +99,7 @@ def unread(s: Settings) -> dict[str, str]:
         *((name not in (s.method, *facts.reads), method, f"{name}.*") for name in METHODS if name in _fields(s, "")),
         (s.dataset != OWN, f"dataset is {s.dataset}", "own.*"),
         (s.dataset in BUNDLED, f"dataset is {s.dataset}, {OWN} is your own photographs", "data_root convert.*"),
-        (s.method != "dicap", method, "thresholds.* contrastive.* finetune.* warmup.wcl over"),
-        (s.method != "dicap", method, "calibration.policy target bins anchor empty_bin"),
-        (s.method != "dicap" and not facts.unlabelled, method, "calibration.*"),
+        (s.method != "dicap", method, "calibration.* thresholds.* contrastive.* finetune.* warmup.wcl over"),
         (not facts.finetunes, f"{s.method} trains on all labels", "split.est_fraction"),
         (s.recommends, "the recommended rule holds no label out", "split.est_fraction finetune.*"),
         (s.recommends, own_rule, "calibration.policy target anchor empty_bin thresholds.* contrastive.*"),
@@ -117,16 +115,11 @@ def unread(s: Settings) -> dict[str, str]:
         ("train" not in solved and not s.unfreezes, "no main stage is solved", "linear.neighbours pseudo_weight"),
         ("warmup" in solved, by_solving, "warmup.*"),
         ("train" in solved, by_solving, "train.*"),
-        (
-            no_steps,
-            by_solving,
-            "contrastive.* calibration.teacher view optimiser.lr ema_decay loss.reduction augment.cutout_warmup",
-        ),
+        (no_steps, by_solving, "contrastive.* optimiser.lr ema_decay loss.reduction augment.cutout_warmup"),
         (no_steps and not tuned, by_solving, "weights optimiser.* loss.* augment.cutout flip"),
-        (s.unfreezes, "solved heads make the pseudo-labels", "calibration.teacher view"),
         # Steps of the warm-up and of the main stage
         (skipped, no_warmup, "warmup.epochs batch_size eval_every loss.* augment.* optimiser.lr weight_decay pct_start"),
-        (s.method == "drml", method, "train.* calibration.teacher view augment.cutout"),
+        (s.method == "drml", method, "train.* augment.cutout"),
         (s.method == "pclp", method, "warmup.epochs batch_size augment.cutout_warmup optimiser.weight_decay loss.reduction"),
         (s.method == "pclp", method, "train.cycle_epochs head_lr backbone_lr"),
         (s.method in ("bce", "bbam"), method, "loss.gamma_neg gamma_pos clip"),

@@ -1,7 +1,7 @@
 """Every setting of an experiment, in one place: type, published value and meaning.
 
 A value that the paper does not state is `assumed`: it is the reading that docs/methods.md recommends. The options of single
-methods are in `dicap.settings.methods`. A new key needs `dicap-stage reference --write` and nothing else.
+methods are in `dicap.settings.methods`. A new key needs `dicap-stage reference > docs/reference.md` and nothing else.
 """
 
 from typing import Annotated, Literal
@@ -200,8 +200,6 @@ class Calibration(Section):
         "left", "position of a rate in its bin: left is the printed formula with 0-based bins, centre the unbiased choice"
     )
     empty_bin: Literal["interpolate", "zero"] = assumed("interpolate", "rate of a bin without entries")
-    teacher: Literal["ema", "online"] = assumed("ema", "which weights make the pseudo-labels")
-    view: Literal["weak", "test"] = assumed("weak", "the teacher's view; within a step of d2l always weak")
 
 
 class Thresholds(Section):
@@ -240,7 +238,6 @@ class Train(Section):
         "auto",
         "labelled images among them; auto: 1.25 x the labelled share of the batch, 4/8/12/16 of 64 at 5/10/15/20 % as published",
     )
-    shuffle: bool = assumed(True, "false: CAP's fixed batches, in the order in which labels were drawn and alike in every epoch")
     eval_every: Count = own(1, "epochs between two evaluations")
 
 

@@ -83,11 +83,9 @@ class MainBatches(Batches):
         if self.phase.relabel is None:
             pseudo = pseudo._replace(label=pseudo.label[place], weight=pseudo.weight[place].float())
         else:
-            tables, was_training = pseudo, self.teacher.training
-            self.teacher.eval()
+            tables = pseudo
             with torch.no_grad():  # as in a refresh: they are constants
                 pseudo = self.phase.relabel(self.teacher, views, refresh)
-            self.teacher.train(was_training)
             for table, made in zip(tables[:3], pseudo[:3], strict=True):  # of the epoch, for its record
                 table[place] = made
         batch, weight = self.batch(i, views, pseudo, "train", self.label[step.unlabelled]), refresh.labelled_weight

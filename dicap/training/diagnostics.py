@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dicap.calibration.rates import Rates, count_bins, curve_error, estimate_rates, log_losses
+from dicap.calibration.rates import Rates, count_bins, curve_error, estimate_rates, surprisals
 from dicap.calibration.thresholds import PseudoLabels
 from dicap.methods.base import Refresh
 from dicap.metrics.ranking import mean_average_precision
@@ -76,7 +76,7 @@ class Diagnostics:
         n_pos, n_neg = count_bins(p, y, self._bins)
         entries = int((y >= 0).sum()) or math.nan
         best = estimate_rates(n_pos, n_neg, anchor="centre")
-        stated, least = (float(log_losses(curve.at(p), y).sum()) / entries for curve in (rates, best))
+        stated, least = (float(surprisals(curve.at(p), y).sum()) / entries for curve in (rates, best))
         error = curve_error(rates.r_pos, estimate_rates(n_pos, n_neg).r_pos, n_pos + n_neg)
         return {"curve_error": error, "log_loss": stated, "excess_log_loss": stated - least}
 

@@ -70,7 +70,7 @@ def carried_over(
     Args:
         stage: seeds the draw of `most` unlabelled images at most; where: the evidence stands, for its note.
     """
-    rows = experiment.roles.unlabeled
+    rows = experiment.roles.unlabelled
     if len(rows) > most:
         rows = np.sort(rows[permutation(experiment.settings.seed, stage, 0, len(rows), "carried")[:most]])
     before = _scores(experiment, network, rows)

@@ -22,7 +22,6 @@ from dicap.methods.base import Method, Phase, Roles
 from dicap.network import detach_backbone
 from dicap.network.stored import StoredBackbone
 from dicap.settings import Settings
-from dicap.settings.catalogue import OWN
 from dicap.settings.methods import METHODS, holds_out
 from dicap.training.hidden import HiddenLabelReader
 from dicap.training.inputs import FixedFeatures, FrozenFeatures, Images, Inputs
@@ -91,13 +90,13 @@ class Experiment:
             raise DataError(
                 f"{split}: its test images differ from the test images of {folder}; run `dvc repro` (or `dicap-stage split`)"
             )
-        roles = Roles(**{role: np.flatnonzero(role_of == role) for role in ROLES})
+        roles = Roles(*(np.flatnonzero(role_of == role) for role in ROLES))
         counts = store.meta["counts"]  # of images without any labels `ratio` knows nothing, a step's composition must
         method = build_method(settings, len(store.classes), counts["train"] / (counts["train"] + counts["unlabeled"]))
         oracle = None
         if settings.reads_hidden_labels:
             oracle = HiddenLabelReader(folder)
-            if not oracle.labels(roles.unlabeled)[1].any():
+            if not oracle.labels(roles.unlabelled)[1].any():
                 raise SettingsError(
                     "params.yaml: calibration.policy: found 'optimal', which looks at the labels of unlabelled images, and no "
                     f"unlabelled image of {folder} has any; leave calibration.policy as published"
@@ -118,23 +117,13 @@ class Experiment:
         s, roles = self.settings, self.roles
         held_out = holds_out(s.method, s.protocol)
         parts = (roles.sup, roles.est) if held_out else (roles.labelled,)
-        names = [self.store.ids[rows].tolist() for rows in (*parts, roles.unlabeled, roles.test)]
+        names = [self.store.ids[rows].tolist() for rows in (*parts, roles.unlabelled, roles.test)]
         return hashlib.sha256(json.dumps(names).encode()).hexdigest()
-
-    def in_drawn_order(self, rows: np.ndarray) -> np.ndarray:
-        """Places (n,) in `rows`, of images that are not for testing, in the order in which labels were drawn."""
-        from dicap.data.split import drawn_order, split_index  # the batches of an option need it, and no other stage but `split`
-
-        ids, split, _, added = split_index(self.folder)
-        order = drawn_order(ids, split, added, seed=self.settings.seed, by_id=self.settings.dataset == OWN)
-        place = np.full(len(ids), -1)
-        place[order] = np.arange(len(order))
-        return np.argsort(place[rows])
 
     def training_features(self) -> np.ndarray:
         """Mean features (n, D) of the training images, labelled or not: what the scaling of a head learns from."""
         assert self.bank is not None
-        return self.bank.mean(np.sort(np.concatenate([self.roles.labelled, self.roles.unlabeled])))
+        return self.bank.mean(np.sort(np.concatenate([self.roles.labelled, self.roles.unlabelled])))
 
     @property
     def stored_backbone(self) -> StoredBackbone | None:

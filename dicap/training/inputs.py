@@ -41,7 +41,7 @@ class Images:
         """uint8 (b, 3, H, W), see `dicap.data.loader.scoring_batches`."""
         return scoring_batches(
             self.store, rows, SCORING_BATCH, flip=None if weak is None else (self.seed, *weak), flip_share=self.flip,
-            device=runtime.device,
+            put=runtime.put,
         )  # fmt: skip
 
 

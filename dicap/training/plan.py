@@ -1,6 +1,5 @@
 """Which images a step sees: a pure function of (seed, stage, epoch, step)."""
 
-from itertools import cycle
 from typing import NamedTuple
 
 import numpy as np
@@ -67,18 +66,6 @@ def main_plan(phase: Phase, *, seed: int, stage: str, epoch: int) -> list[Step]:
     n, batch, shared = len(phase.labelled), phase.batch_labelled, {"seed": seed, "stage": stage, "stream": "labelled"}
     places = range(epoch * len(pieces), (epoch + 1) * len(pieces))
     return [Step(cycled(n, i * batch, batch, **shared), piece) for i, piece in zip(places, pieces, strict=True)]
-
-
-def fixed_plan(labelled: np.ndarray, unlabelled: np.ndarray, batch_labelled: int, batch_unlabelled: int) -> list[Step]:
-    """The published code's main epoch, the same each time: batches in the order of two lists (docs/methods.md 2.8).
-
-    The last labelled batch may be smaller. After it the first follows again, and every epoch starts with the first.
-
-    Args:
-        labelled, unlabelled: positions, (n_l,) and (n_u,), in the order in which labels were drawn.
-    """
-    beside = cycle(np.split(labelled, range(batch_labelled, len(labelled), batch_labelled)))
-    return [Step(*step) for step in zip(beside, chunks(unlabelled, batch_unlabelled), strict=False)]
 
 
 def pool_plan(n_labelled: int, adopted: np.ndarray, batch: int, steps: int, *, seed: int, epoch: int) -> list[Step]:

@@ -1,4 +1,4 @@
-"""The teacher of an epoch: the EMA network (or the one in training) in eval mode, on weak views."""
+"""The teacher of an epoch: the EMA network in eval mode, on weak views (docs/methods.md 3.13-C1)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,20 +19,13 @@ class EpochTeacher:
     epoch: int
     carry: dict[str, Tensor]
 
-    def __post_init__(self) -> None:
-        self.carry = {name: tensor.to(self.experiment.runtime.device) for name, tensor in self.carry.items()}
-
     def scores(self, rows: np.ndarray) -> Tensor:
         """(n, C) float32 scores."""
-        return self.experiment.predict(self.network, rows, weak=self._view)
+        return self.experiment.predict(self.network, rows, weak=("refresh", self.epoch))
 
-    def outputs(self, rows: np.ndarray, function: Callable[[nn.Module, Tensor], Tensor], *, online: bool = False) -> Tensor:
-        """(n, ...) float32 of the teacher, or of the network in training."""
-        return self.experiment.predict(self.online if online else self.network, rows, function=function, weak=self._view)
-
-    @property
-    def _view(self) -> tuple[str, int] | None:
-        return ("refresh", self.epoch) if self.experiment.settings.calibration.view == "weak" else None
+    def outputs(self, rows: np.ndarray, function: Callable[[nn.Module, Tensor], Tensor]) -> Tensor:
+        """(n, ...) float32 of the network in training."""
+        return self.experiment.predict(self.online, rows, function=function, weak=("refresh", self.epoch))
 
     def labels(self, rows: np.ndarray) -> Tensor:
         """(n, C) labels of D_l, -1 where unknown."""

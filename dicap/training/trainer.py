@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from dicap.calibration.evidence import Evidence
+from dicap.calibration.rates import Rates
+from dicap.calibration.thresholds import PseudoLabels, Thresholds
 from dicap.errors import DataError, Stopped
 from dicap.files.artifacts import COST, HISTORY, write_history
 from dicap.files.atomic import replacing
@@ -59,7 +61,7 @@ class Checkpoint:
     spent: dict[str, float] = field(default_factory=dict)
     row: dict[str, Any] = field(default_factory=dict)
     sums: dict[str, Tensor] = field(default_factory=dict)
-    refresh: dict[str, Any] | None = None
+    refresh: Refresh | None = None
     carry: dict[str, Tensor] = field(default_factory=dict)
 
 
@@ -125,12 +127,12 @@ class Trainer:
         `learner`: has `state_dict` and `load_state_dict`: an `Optimisation`, or the solution of a convex problem.
         """
         self.learner, self.networks, self.phase, self._eval_every = learner, networks, phase, eval_every
-        saved, lines = self.state.load()
+        with torch.serialization.safe_globals([Refresh, PseudoLabels, Rates, Thresholds]):  # tuples of tensors
+            saved, lines = self.state.load()
         if saved is not None:
             learner.load_state_dict(saved["learner"])
-            self.checkpoint = at = Checkpoint(**saved["checkpoint"])
-            at.sums = {name: value.to(self.experiment.runtime.device) for name, value in at.sums.items()}
-            self.meter.start(at.spent)
+            self.checkpoint = Checkpoint(**moved(saved["checkpoint"], self.experiment.runtime.device))
+            self.meter.start(self.checkpoint.spent)
             lines.append(f"resuming {self.stage} after {self._progress}")
         self.log(lines)
 
@@ -159,8 +161,8 @@ class Trainer:
 
     @property
     def teacher(self) -> nn.Module:
-        """The network whose scores become pseudo-labels: calibration.teacher, where there is an average."""
-        return self.networks.get(self.settings.calibration.teacher, self.networks["raw"])
+        """The network whose scores become pseudo-labels: the average, where there is one."""
+        return self.networks.get("ema", self.networks["raw"])
 
     def refresh(self, make: Callable[[Teacher], Refresh], *, recorded: bool = True, parquet: bool = True) -> Refresh:
         """What this epoch trains on: what `make` makes of its teacher, or made of it before a stop or a kill.
@@ -169,7 +171,7 @@ class Trainer:
         """
         at, experiment = self.checkpoint, self.experiment
         if at.refresh is not None:
-            return self.keep_refresh(Refresh.from_state_dict(at.refresh, experiment.runtime.device))
+            return at.refresh
         with self.meter.timing("refresh"):
             made = make(EpochTeacher(experiment, self.teacher, self.networks["raw"], at.epoch, at.carry))
             return self.record_refresh(made, parquet=parquet) if recorded else self.keep_refresh(made)
@@ -193,8 +195,9 @@ class Trainer:
     def keep_refresh(self, refresh: Refresh) -> Refresh:
         """Keep what the epoch trains on in the checkpoint."""
         at = self.checkpoint
-        at.carry, at.refresh = dict(refresh.carry), refresh.state_dict()
-        return Refresh.from_state_dict(at.refresh, self.experiment.runtime.device)
+        at.refresh = refresh = moved(refresh, self.experiment.runtime.device)
+        at.carry = dict(refresh.carry)
+        return refresh
 
     @cached_property
     def diagnostics(self) -> Diagnostics:
@@ -315,3 +318,14 @@ class Trainer:
         self._saved = time.monotonic()
         if stop:
             raise Stopped(f"{self.stage}: state saved after {self._progress}; run again to continue")
+
+
+def moved(value: Any, device: torch.device) -> Any:
+    """The tensors of nested containers on a device; all else as it is."""
+    if isinstance(value, Tensor):
+        return value.to(device)
+    if isinstance(value, dict):
+        return {name: moved(part, device) for name, part in value.items()}
+    if isinstance(value, tuple):  # a named one
+        return type(value)(*(moved(part, device) for part in value))
+    return value

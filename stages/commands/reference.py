@@ -2,33 +2,22 @@
 
 import types
 import typing
-from pathlib import Path
 
 import click
 
 from stages.support.terminal import finish
 
-PAGE = Path("docs/reference.md")
-
 
 @click.command("reference")
-@click.option("--write", is_flag=True, help="Bring docs/reference.md up to date.")
-def command(write: bool) -> None:
+def command() -> None:
     """Print the reference of all settings and commands as Markdown; it is kept in docs/reference.md."""
-    if not write:
-        finish("reference", {"markdown": reference()}, lines=reference().splitlines())
-        return
-    if PAGE.exists() and "Made by `dicap-stage reference" not in PAGE.read_text(encoding="utf-8"):
-        raise click.ClickException(f"{PAGE}: not made by this command; move it away")
-    PAGE.parent.mkdir(parents=True, exist_ok=True)
-    PAGE.write_text(reference(), encoding="utf-8")
-    finish("reference", {"page": str(PAGE)})
+    finish("reference", {"markdown": reference()}, lines=reference().splitlines())
 
 
 def reference() -> str:
     """The page: settings by section with type, published value and meaning; then every command's help."""
     parts = [
-        "# Reference\n\nMade by `dicap-stage reference --write` from the settings and the commands; a test keeps it current.",
+        "# Reference\n\nMade by `dicap-stage reference > docs/reference.md` from settings and commands; a test keeps it current.",
         "## Settings\n\nA key is looked up in `params.yaml`, then in `configs/<protocol>.yaml` and `configs/<dataset>.yaml`; "
         "if no file has it, the value below counts. A value without a mark is stated in a publication or follows from one. "
         "* marks our reading where no publication states the value (docs/methods.md gives the reason), ° a setting of our own. "

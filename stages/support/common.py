@@ -1,7 +1,6 @@
 """What every command needs: the settings, the project's places, the runtime choices."""
 
 import functools
-import json
 import os
 import re
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dicap.errors import DataError, SettingsError, did_you_mean
+from dicap.files.json_files import read_json
 from dicap.files.locks import locked
 from dicap.settings import Resolved, Settings, known_keys, resolve
 from dicap.settings import load_settings as load  # noqa: F401  # the commands take it from here
@@ -55,8 +55,8 @@ def project_root() -> Path:
 def data_folder(settings: Settings) -> Path:
     """Where the converted data set lies. Raises DataError if it is another one than that of the settings."""
     try:
-        converted = json.loads((DATA / "meta.json").read_text(encoding="utf-8")).get("dataset", settings.dataset)
-    except (OSError, ValueError, AttributeError):
+        converted = read_json(DATA / "meta.json").get("dataset", settings.dataset)
+    except DataError:
         return DATA  # missing or damaged: whoever reads it says so
     if converted != settings.dataset:
         raise DataError(

@@ -63,12 +63,6 @@ def test_what_does_not_matter_and_what_turns_round(seed):
     assert np.allclose(is_there.count, 400 * y.mean(0)), "chances that say nothing leave the labels alone"
 
 
-def test_labels_of_the_folder_itself_count_it():
-    """Labelled images are all images of the folder: the count is the labels' own, whatever the chances."""
-    y, f, *_ = made_up(3)
-    assert np.allclose(counts(Labelled.of(f, y), Moments.of(f)).count, y.sum(0))
-
-
 def test_few_and_no_positives_and_no_label():
     y = np.zeros((50, 3), int)
     y[:1, 1], y[:, 2] = 1, -1

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
 
 from dicap.calibration.ranks import curve_by_rank
-from dicap.calibration.rates import count_bins, log_losses
+from dicap.calibration.rates import count_bins, surprisals
 from dicap.calibration.thresholds import dual_thresholds
 from dicap.losses import asymmetric_loss, binary_cross_entropy
 from dicap.methods import rules
@@ -112,7 +112,7 @@ EVERYTHING = {
     "top k": lambda p, y, u: torch.tensor(rules.default_k(y, "table")),
     "seen": lambda p, y, u: rules.seen(y),
     "groups": lambda p, y, u: torch.from_numpy(np.stack(curve_by_rank(p.numpy(), y.numpy()))),
-    "log loss": lambda p, y, u: log_losses(p, y).mean(),
+    "log loss": lambda p, y, u: surprisals(p, y).mean(),
     "precision": lambda p, y, u: torch.from_numpy(average_precision(p.numpy(), y.numpy())),
     "interval": lambda p, y, u: torch.tensor(map_interval(p.numpy(), y.numpy())),
     "answers": lambda p, y, u: answers(p.numpy(), y.numpy()),

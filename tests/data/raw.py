@@ -32,11 +32,11 @@ def save(path: Path, seed: int, **options) -> Path:
     return path
 
 
-def raw_set(root: Path, n_train: int = 8, n_test: int = 4, n_unlabeled: int = 0, classes: int = 3) -> RawSet:
+def raw_set(root: Path, n_train: int = 8, n_test: int = 4, n_unlabelled: int = 0, classes: int = 3) -> RawSet:
     """A raw set of PNG files with random labels."""
     rng = np.random.default_rng(0)
     items = []
-    for split, count in (("train", n_train), ("test", n_test), ("unlabeled", n_unlabeled)):
+    for split, count in (("train", n_train), ("test", n_test), ("unlabeled", n_unlabelled)):
         for i in range(count):
             name = f"{split}-{i:03d}.png"
             save(root / name, len(items))

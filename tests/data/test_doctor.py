@@ -27,7 +27,7 @@ def test_a_flipped_byte_and_a_missing_file_are_found(tmp_path, name, place):
 
 def test_duplicates_across_train_and_test_are_found(tmp_path):
     """Test images: a copy of train-001's file, train-003 mirrored, and another."""
-    raw, root = raw_set(tmp_path / "raw", n_test=0, n_unlabeled=4), tmp_path / "raw"
+    raw, root = raw_set(tmp_path / "raw", n_test=0, n_unlabelled=4), tmp_path / "raw"
     (root / "copy.png").write_bytes((root / "train-001.png").read_bytes())
     photo(3).transpose(Image.Transpose.FLIP_LEFT_RIGHT).save(root / "mirrored.png")
     save(root / "other.png", 77)

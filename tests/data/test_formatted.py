@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import tiny
 
 from data.archives import nuswide
 from data.raw import save
@@ -34,22 +33,6 @@ def test_the_lists_of_a_set_give_the_same_set(tmp_path, dataset, make, prefix, f
     a, b = (read_index(tmp_path / name).drop_columns(["id"]).to_pylist() for name in ("set", "again"))
     assert a == b and (tmp_path / "set/images.npy").read_bytes() == (tmp_path / "again/images.npy").read_bytes()
     assert raw.classes == read_raw(dataset, tmp_path / "raw").classes
-
-
-def test_the_split_of_imported_lists_is_the_published_rule(tmp_path):
-    nuswide(tmp_path, (20, 5))
-    raw = read_raw("nuswide", tmp_path)
-    convert(raw, tmp_path / "set", image_size=8, workers=0)
-    images = np.load(tmp_path / "formatted_train_images.npy")
-    labels = np.load(tmp_path / "formatted_train_labels.npy")
-    # the published code: a fresh RandomState, and the head of its permutation
-    labelled = np.random.RandomState(1).permutation(len(images))[: int(0.5 * len(images))]
-    index = read_index(tmp_path / "set", ["id", "path", "split"]).to_pandas()
-    roles = tiny.roles_of(index, 0.5, 1, 0.2)
-    chosen = np.isin(roles, ["sup", "est"])
-    assert set(index["path"][chosen]) == {f"Flickr/{name}" for name in images[labelled]}
-    assert (read_labels(tmp_path / "set", np.arange(20)) == labels).all()
-    assert raw.notes == ["the names of the concepts are assumed to be in alphabetical order"]
 
 
 def test_bare_names_of_awa2_find_their_species(tmp_path):

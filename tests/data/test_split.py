@@ -13,8 +13,8 @@ from dicap.data.split import labelled_order
 from dicap.errors import DataError, SettingsError
 
 
-def index(n_train, n_test=3, n_unlabeled=0):
-    split = ["train"] * n_train + ["test"] * n_test + ["unlabeled"] * n_unlabeled
+def index(n_train, n_test=3, n_unlabelled=0):
+    split = ["train"] * n_train + ["test"] * n_test + ["unlabeled"] * n_unlabelled
     frame = pd.DataFrame({"id": [f"i{i}" for i in range(len(split))], "split": split})
     return frame.assign(labelled=frame["split"] != "unlabeled")
 

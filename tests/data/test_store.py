@@ -27,7 +27,7 @@ def test_images_come_by_row_in_any_order_and_repeated(tmp_path):
 
 
 def test_a_store_knows_its_set_and_no_labels(tmp_path):
-    store = Store.open(small_set(tmp_path, n_unlabeled=2))
+    store = Store.open(small_set(tmp_path, n_unlabelled=2))
     assert (store.n, store.image_size, store.classes) == (14, 24, ["c0", "c1", "c2"])
     assert store.ids[0] == "train-000" and files.read_index(store.folder)["width"].to_pylist() == [40] * 14
     assert not [name for name in vars(store) if "label" in name]
@@ -65,7 +65,9 @@ def _edit_meta(folder, **changes):
         (lambda f: (f / "meta.json").unlink(), "is not a converted set"),
         (lambda f: (f / "meta.json").write_text("{"), "meta.json: not readable"),
         (lambda f: _edit_meta(f, schema=7), "schema is 7, expected 1"),
-        (lambda f: (f / "meta.json").write_text('{"schema": 1}'), "meta.json: .* is missing"),
+        (lambda f: (f / "meta.json").write_text('{"schema": 1}'), "meta.json: dataset: input should be a valid string"),
+        (lambda f: _edit_meta(f, counts="x"), "meta.json: counts: "),
+        (lambda f: _edit_meta(f, counts={"train": "x"}), "meta.json: counts: input should be a valid integer"),
         (lambda f: _edit_meta(f, image_size=32), "images.npy: holds 12x24x24x3 uint8, meta.json says 12x32x32x3"),
         (lambda f: _edit_meta(f, counts={"train": 9, "test": 4, "unlabeled": 0}), "12 rows, meta.json counts 13"),
         (lambda f: (f / "images.npy").unlink(), "images.npy: no such file"),
@@ -95,7 +97,7 @@ def test_no_flipped_bit_in_a_page_of_the_index_changes_what_is_read(tmp_path):
 
 
 def test_labels_are_the_matrix_and_truly_unlabelled_rows_are_refused(tmp_path):
-    folder = small_set(tmp_path, n_unlabeled=3)
+    folder = small_set(tmp_path, n_unlabelled=3)
     column = files.read_index(folder, ["labels"])["labels"].to_pylist()
     rows = np.array([11, 0, 3])
     expected = np.zeros((3, 3), int)

@@ -136,7 +136,7 @@ def test_of_a_model_elsewhere_no_other_s_numbers_are_told(evaluated, trained, mo
 
 def test_the_steps_of_every_stage_are_those_of_the_plans(evaluated):
     experiment, result, _ = evaluated
-    n_sup, n_est, n_unlabeled = (len(getattr(experiment.roles, role)) for role in ("sup", "est", "unlabeled"))
+    n_sup, n_est, n_unlabelled = (len(getattr(experiment.roles, role)) for role in ("sup", "est", "unlabelled"))
 
     def steps(epochs: int, images: int, batch: int) -> int:
         whole, rest = divmod(images, batch)
@@ -144,7 +144,7 @@ def test_the_steps_of_every_stage_are_those_of_the_plans(evaluated):
 
     expected = {
         "steps_warmup": steps(2, n_sup, 3),
-        "steps_train": steps(2, n_unlabeled + n_est, 8 - 2),
+        "steps_train": steps(2, n_unlabelled + n_est, 8 - 2),
         "steps_finetune": steps(3, n_est, 2),
     }
     assert {key: result[key] for key in expected} == expected

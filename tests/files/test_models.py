@@ -94,7 +94,7 @@ FAULTS = {
     "of a newer schema": (rewritten(schema=SCHEMA + 1), "of a newer version"),
     "of other settings": (rewritten(settings={"ratio": 1}), "another version"),
     "of another network": (rewritten(), "do not fit"),
-    "without its classes": (rewritten(classes=None), "lack classes"),
+    "without its classes": (rewritten(classes=None), "classes: input should be a valid list"),
     "without its evidence": (rewritten(evidence=0), "evidence is not readable"),
     "with evidence of other classes": (rewritten(evidence=2), "evidence is not readable"),
 }
@@ -138,6 +138,9 @@ def test_a_stage_continues_only_from_its_own_problem(model, tiny_experiment):
     for key, value in (others | {"ratio": 0.6}).items():
         with pytest.raises(SettingsError, match=f"{key}: found '?{value}'?, but .* was trained with"):
             check_same_problem(model, tiny.settings({key: value}), CLASSES, split)
+    rewritten(settings=[])(model)
+    with pytest.raises(DataError, match="safetensors: settings: "):
+        check_same_problem(model, s, CLASSES, split)
 
 
 @pytest.mark.promise(

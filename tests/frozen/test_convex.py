@@ -134,7 +134,7 @@ def test_labels_weights_and_the_curve_are_recorded(frozen_experiment, monkeypatc
     assert len(table) == 20 and table["r_pos"].between(0, 1).all()
     assert pd.read_csv(out / "history.csv")["excess_log_loss"].notna().all()
     _, p, label, weight = read_pseudo_labels(epoch_file(out, "pseudo_labels", 0))
-    (labels,), unlabelled = seen, len(experiment.roles.unlabeled)
+    (labels,), unlabelled = seen, len(experiment.roles.unlabelled)
     for written, made in ((p, labels.scores), (label, labels.label), (weight, labels.weight)):
         np.testing.assert_allclose(written, made[-unlabelled:], atol=1e-3)
 

@@ -73,7 +73,7 @@ def test_a_plain_head_has_nothing_to_save_and_pools_first():
 def test_a_saved_model_keeps_what_the_training_images_said(frozen_experiment, bank, tmp_path, kind):
     experiment = frozen_experiment({"method": "bce", "head": "linear", "linear.solver": "convex", "linear.features": kind})
     model = load_model(tiny.run_stage(experiment, "warmup", None, tmp_path) / "model.safetensors")
-    training = np.concatenate([experiment.roles.labelled, experiment.roles.unlabeled])
+    training = np.concatenate([experiment.roles.labelled, experiment.roles.unlabelled])
     assert not set(training) & set(experiment.roles.test)
     x = bank.view("plain")[training, 0].astype(np.float64)
     x = np.sign(x) * np.sqrt(np.abs(x)) if kind == "root" else x

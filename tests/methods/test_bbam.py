@@ -7,13 +7,12 @@ import numpy as np
 import tiny
 import torch
 import torch.nn.functional as F
+from training.test_optimisation import optimisation as optimisation_of
 
-from dicap.machine.runtime import Runtime
 from dicap.methods import build_method
 from dicap.methods.base import Batch, Roles
 from dicap.methods.bbam import angle_statistics, angular_margin_loss
 from dicap.network.cosine import CosineHead, balance
-from dicap.training.optimisation import Optimisation
 
 
 def test_loss_is_finite_at_the_ends():
@@ -76,8 +75,7 @@ class RawFeatures:
     def labels(self, rows):
         return self._y[rows]
 
-    def outputs(self, rows, function, *, online=False):
-        assert online
+    def outputs(self, rows, function):
         network = torch.nn.Module()
         network.features = lambda images: images
         network.head = CosineHead(6, 3)
@@ -122,9 +120,7 @@ def test_a_main_step_equals_the_published_one():
     network.head.mean.copy_(statistics[0])
     network.head.variance.copy_(statistics[1])
     slow = copy.deepcopy(network)
-    optimisation = Optimisation(
-        network, Runtime(torch.device("cpu")), lr=method.lr, weight_decay=0.1, pct_start=0.2, ema_decay=0.9, cycle_steps=10
-    )
+    optimisation = optimisation_of(network, lr=method.lr, weight_decay=0.1)
     images = torch.randint(0, 256, (5, 3, 32, 32), dtype=torch.uint8)
     y, label = torch.tensor([[1, 0, 0], [0, 1, 1]]), torch.tensor([[1, 0, -1], [0, -1, 1], [0, 0, 0]], dtype=torch.int8)
     sampled = torch.tensor([[1.0, 1, 0], [0, 1, 1], [1, 1, 0], [0, 0, 1], [1, 0, 1]])

@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 import tiny
 import torch
+from training.test_optimisation import optimisation as optimisation_of
 
-from dicap.machine.runtime import Runtime
 from dicap.methods import build_method
 from dicap.methods.base import Batch, Roles
 from dicap.methods.drml import answer_by_relation
 from dicap.training.loops.drml import step
-from dicap.training.optimisation import Optimisation
 from dicap.training.plan import pool_plan
 
 ROLES = Roles(np.arange(1), np.arange(1, 2), np.arange(2, 8), np.arange(0))
@@ -46,10 +45,7 @@ def batch_of(network):
 
 def test_four_updates_each_minimise_their_loss_by_their_parameter_group_alone(method, network):
     batch, s = batch_of(network), method.settings.drml
-    optimisation = Optimisation(
-        network, Runtime(torch.device("cpu")), lr=1e-4, weight_decay=0, pct_start=0.2, ema_decay=0.9, cycle_steps=10,
-        param_groups=method.param_groups(network.head),
-    )  # fmt: skip
+    optimisation = optimisation_of(network, param_groups=method.param_groups(network.head))
     target = torch.cat([batch.y.float(), torch.tensor([[0.75, 0.1, 0.4]])])  # the adopted image's soft label
 
     def wanted():
@@ -82,13 +78,12 @@ def test_four_updates_each_minimise_their_loss_by_their_parameter_group_alone(me
 
 
 class FakeTeacher:
-    """Answers from a table; `online` must be asked, for the method has no EMA."""
+    """Answers from a table."""
 
     def __init__(self, answers, epoch, carry):
         self.answers, self.epoch, self.carry = answers, epoch, carry
 
-    def outputs(self, rows, function, *, online=False):
-        assert online
+    def outputs(self, rows, function):
         return self.answers
 
     def labels(self, rows):

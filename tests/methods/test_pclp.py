@@ -8,16 +8,15 @@ import pytest
 import tiny
 import torch
 import torch.nn.functional as F
+from training.test_optimisation import optimisation as optimisation_of
 
 from dicap.errors import SettingsError
-from dicap.machine.runtime import Runtime
 from dicap.methods import build_method
 from dicap.methods.base import Batch, Roles
 from dicap.methods.pclp import adversary_images
 from dicap.network.adversary import Discriminator, Generator
 from dicap.network.causal_prior import CausalPrior
 from dicap.training.loops.pclp import step
-from dicap.training.optimisation import Optimisation
 
 pytestmark = pytest.mark.filterwarnings("ignore:Detected call of `lr_scheduler")
 CHANGES = {"method": "pclp", "pclp.adversary_width": 2, "pclp.adversary_size": "auto"}
@@ -71,10 +70,7 @@ def setup(changes=None):
     torch.manual_seed(0)
     method = build_method(tiny.settings(CHANGES | (changes or {})), 3)
     network, companions = method.build_network(), method.companions()
-    optimisation = Optimisation(
-        network, Runtime(torch.device("cpu")), lr=1e-3, weight_decay=0.1, pct_start=0.2, ema_decay=0.9, cycle_steps=10,
-        companions=companions, param_groups=method.param_groups(network, companions),
-    )  # fmt: skip
+    optimisation = optimisation_of(network, companions=companions, param_groups=method.param_groups(network, companions))
     network.train()
     views = {
         "weak": torch.randint(0, 256, (5, 3, 32, 32), dtype=torch.uint8),
@@ -266,7 +262,7 @@ ROLES = Roles(np.arange(40), np.arange(40, 50), np.arange(50, 1000), np.arange(0
 
 def test_strong_views_of_stage_1_have_the_cutout_of_the_main_stage():
     method = build_method(tiny.settings(CHANGES), 3)
-    assert [request.view.cutout for request in method.warmup_views(ROLES.sup, ROLES.unlabeled)] == [0, 0.5]
+    assert [request.view.cutout for request in method.warmup_views(ROLES.sup, ROLES.unlabelled)] == [0, 0.5]
 
 
 def test_a_single_unlabelled_image_is_refused():

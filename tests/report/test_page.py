@@ -1,7 +1,6 @@
 """The page: complete, self-contained, escaped, the same bytes again; and what it says when parts are missing."""
 
 import base64
-import hashlib
 import re
 import shutil
 import xml.etree.ElementTree as ElementTree
@@ -95,11 +94,7 @@ def test_nothing_comes_from_outside(whole):
     html = re.sub(r'xmlns(:\w+)?="[^"]*"', "", whole.read_text(encoding="utf-8"))
     assert not re.search(r"https?://|//\w+\.\w", html)
     assert not re.search(r"@import|@font-face|<link|<script\s|<iframe", html)
-    policy = re.search(r'Content-Security-Policy" content="([^"]+)"', html)
-    assert policy is not None
-    (script,) = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
-    named = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    assert policy[1].startswith("default-src &#39;none&#39;; ") and f"script-src &#39;sha256-{named}&#39;;" in policy[1]
+    assert "default-src &#39;none&#39;; " in html, "tests/pages has the rest of the policy"
     for path in whole.parent.rglob("*.svg"):
         assert not re.search(r"https?:", re.sub(r'xmlns(:\w+)?="[^"]*"', "", path.read_text(encoding="utf-8")))
 
@@ -178,6 +173,18 @@ def test_a_missing_or_damaged_file_is_one_line_and_the_old_report_stays(tmp_path
         assert page.read_bytes() == before
         (run / name).write_bytes(content)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["artifacts", "report"]
+
+
+@pytest.mark.parametrize("drop", [[], ["epoch"], ["share_pos"]])
+@pytest.mark.parametrize("column", ["epoch", "share_pos", "lr"])
+@pytest.mark.parametrize("value", [None, "many"])  # None: a header alone
+def test_a_history_that_is_no_table_of_its_epochs_is_one_line(tmp_path, drop, column, value):
+    run = synthetic.write_run(tmp_path / "artifacts", epochs=1)
+    path = run / "train" / "history.csv"
+    frame = pd.read_csv(path, dtype=str).assign(**{column: value})
+    frame.iloc[: None if value else 0].drop(columns=drop).to_csv(path, index=False)
+    with pytest.raises(DataError, match=r"train/history.csv: .*dvc repro"):
+        build_report(run, synthetic.SETTINGS, {}, tmp_path / "report")
 
 
 def test_the_plots_of_dvc_yaml_find_their_columns(whole):

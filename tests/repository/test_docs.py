@@ -28,7 +28,7 @@ def test_the_reference_is_current():
     command = [sys.executable, "-m", "stages.cli", "--json", "reference"]
     answer = json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, encoding="utf-8").stdout)
     page = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
-    assert page == answer["markdown"], "dicap-stage reference --write"
+    assert page == answer["markdown"], "dicap-stage reference > docs/reference.md"
 
 
 def test_the_example_of_weights_runs_in_ten_lines(capsys):

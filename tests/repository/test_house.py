@@ -8,10 +8,6 @@ import tiny
 ROOT = tiny.ROOT
 
 
-def tracked() -> list[Path]:
-    return [ROOT / name for name in tiny.listed() if (ROOT / name).is_file()]
-
-
 def test_no_file_names_a_package_index_or_a_place_on_somebodys_machine():
     addresses = re.compile(
         r"https?://[^\s\"']*(?:/simple\b|pypi|anaconda|conda\.|nexus|artifactory|jfrog)|--(?:extra-)?index-url|--trusted-host"
@@ -19,7 +15,7 @@ def test_no_file_names_a_package_index_or_a_place_on_somebodys_machine():
         re.IGNORECASE,
     )
     found = []
-    for path in tracked():
+    for path in (ROOT / name for name in tiny.listed() if (ROOT / name).is_file()):
         if path == Path(__file__) or path.suffix in (".png", ".jpg", ".npy", ".parquet", ".safetensors"):
             continue
         text = path.read_text(encoding="utf-8", errors="replace")

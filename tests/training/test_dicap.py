@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tiny
 import torch
-from calibration.test_losses import slow_asymmetric
+from calibration.test_losses import plain_nt_xent, slow_asymmetric
 from torch import nn
 
 from dicap.data.loader import scoring_batches
@@ -48,14 +48,9 @@ def slow_asl(x, y):
     return slow_asymmetric(float(x), int(y), 4, 0, 0.05)
 
 
-def slow_nt_xent(pairs, tau=0.5):
+def slow_nt_xent(pairs):
     """`pairs`: list of (z_w, z_s)."""
-    z = [v / v.norm() for v in [w for w, _ in pairs] + [s for _, s in pairs]]
-    n, total = len(pairs), torch.zeros(())
-    for i in range(2 * n):
-        others = [(z[i] @ z[j] / tau).exp() for j in range(2 * n) if j != i]
-        total = total - ((z[i] @ z[(i + n) % (2 * n)] / tau).exp() / sum(others)).log()
-    return total / (2 * n)
+    return plain_nt_xent(*map(torch.stack, zip(*pairs, strict=True)), 0.5)
 
 
 Y = torch.tensor([[1, 0, 0], [0, 1, 1]], dtype=torch.uint8)
@@ -214,10 +209,8 @@ def test_pairs_point_at_the_uncertain_entries_and_are_capped():
     assert len(drawn) == (label == -1).sum()
 
 
-@pytest.mark.parametrize("teacher", ["ema", "online"])
-def test_batches_are_labelled_anew_in_eval_mode_without_gradient(tiny_experiment, monkeypatch, tmp_path, teacher):
-    changes = {"method": "d2l", "head": "linear", "calibration.teacher": teacher, "train.epochs": 1}
-    experiment = tiny_experiment(changes)
+def test_batches_are_labelled_anew_in_eval_mode_without_gradient(tiny_experiment, monkeypatch, tmp_path):
+    experiment = tiny_experiment({"method": "d2l", "head": "linear", "train.epochs": 1})
     original, seen = experiment.method.relabel, []
 
     def relabel(network, views, refresh):
@@ -287,14 +280,12 @@ def test_refresh_counts_guarded_classes():
     assert method_of(thresholds__rule="none").refresh(Table(scores, y), roles).guarded is None
 
 
-@pytest.mark.parametrize("view", ["weak", "test"])
-def test_a_teachers_scores_are_those_of_its_network_in_eval_mode_which_stays_as_it_is(tiny_experiment, view):
-    experiment = tiny_experiment({"calibration.view": view})
+def test_a_teachers_scores_are_those_of_its_network_in_eval_mode_which_stays_as_it_is(tiny_experiment):
+    experiment = tiny_experiment()
     network, same = tiny.network_of(experiment, None)(), tiny.network_of(experiment, None)()
     rows, seed = experiment.roles.sup, experiment.settings.seed
     scores = EpochTeacher(experiment, network, network, 3, {}).scores(rows)
-    flip = (seed, "refresh", 3) if view == "weak" else None
-    ((_, images),) = scoring_batches(experiment.store, rows, len(rows), flip=flip)
+    ((_, images),) = scoring_batches(experiment.store, rows, len(rows), flip=(seed, "refresh", 3))
     before = {name: value.clone() for name, value in same.state_dict().items()}
     same.eval()
     with torch.no_grad():

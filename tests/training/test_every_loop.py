@@ -70,7 +70,7 @@ SOLVED = {"held out": tiny.FROZEN | HOLDOUT, "cross-fitted": tiny.FROZEN | AUTO}
 RUNS = {
     **(WHOLE_NETWORKS | ON_FEATURES | SOLVED),
     "cross-fitted, then the whole network": tiny.FROZEN | WHOLE | AUTO,
-    "labeled, online teacher": {"calibration.policy": "labeled", "calibration.teacher": "online", "loss.reduction": "mean"},
+    "labeled": {"calibration.policy": "labeled", "loss.reduction": "mean"},
     "confidence, soft": {"calibration.policy": "confidence", "calibration.target": "soft", "thresholds.rule": "none"},
     "other readings": {"warmup.over": "unlabelled", "calibration.target": "soft", "loss.reduction": "mean"},
 }
@@ -173,19 +173,6 @@ def test_pseudo_label_shows_what_the_first_epoch_trains_on(tiny_set, bank, undis
         del first["pseudo_labels/epoch-000.parquet"]
     assert first and all(train[path] == content for path, content in first.items())
     assert sum(shares[f"share_{part}"] for part in ("pos", "neg", "uncertain")) == pytest.approx(1)
-
-
-@pytest.mark.parametrize("weights", ["raw", "ema"])
-@pytest.mark.parametrize("method", METHODS)
-def test_one_rule_says_which_network_is_the_result(tiny_experiment, method, weights):
-    """Of the last stage that the method has; what the main stage starts from is another setting."""
-    passed_on = {"raw": "ema", "ema": "raw"}[weights]
-    experiment = tiny_experiment(WHOLE_NETWORKS[method] | {"weights": weights, "warmup.passes_on": passed_on})
-    warmup, main = experiment.method.warmup(experiment.roles), experiment.method.main(experiment.roles)
-    if METHODS[method].unlabelled:
-        assert (warmup.publishes, main.publishes) == (passed_on, weights)
-    else:
-        assert warmup.publishes == weights
 
 
 # -- sets and processes of other kinds

@@ -41,7 +41,7 @@ def test_thresholds_are_of_d_sup_and_scores_of_d_est(tiny_experiment, trained, s
 def test_a_fine_tuned_model_is_not_measured_on_the_images_it_was_tuned_on(tiny_experiment, trained):
     experiment = tiny_experiment()
     before, path = trained / "train" / "model.safetensors", trained / "finetune" / "model.safetensors"
-    rows = experiment.roles.unlabeled
+    rows = experiment.roles.unlabelled
     found, old = load_model(path).evidence, load_model(before).evidence
     unlabelled = [scores(each, experiment, rows).numpy() for each in (before, path)]
     np.testing.assert_allclose(found.p, at_equal_rank(old.p, *unlabelled), atol=1e-5)
@@ -51,7 +51,7 @@ def test_a_fine_tuned_model_is_not_measured_on_the_images_it_was_tuned_on(tiny_e
 
 def test_without_unlabelled_images_the_earlier_scores_stay(tiny_experiment, trained):
     experiment = tiny_experiment()
-    experiment.roles = experiment.roles.__class__(**(vars(experiment.roles) | {"unlabeled": np.empty(0, np.int64)}))
+    experiment.roles = experiment.roles.__class__(**(vars(experiment.roles) | {"unlabelled": np.empty(0, np.int64)}))
     network = load_model(trained / "train" / "model.safetensors").network
     evidence = on_est(experiment, network)
     found = carried_over(evidence, experiment, network, stage="finetune", where="before")(experiment, network)
@@ -88,7 +88,7 @@ def test_the_new_network_is_asked_on_unlabelled_images_alone():
     before = torch.from_numpy(np.random.default_rng(0).random((60, 3)))
     y = np.ones((5, 3), np.int8)
     after = torch.cat([torch.ones(5, 3), before[5:] ** 2])
-    roles = SimpleNamespace(unlabeled=np.arange(5, 60))
+    roles = SimpleNamespace(unlabelled=np.arange(5, 60))
     experiment = SimpleNamespace(roles=roles, settings=tiny.settings(), predict=lambda network, rows: network[rows])
     evidence = Evidence.of_scores(np.ones(3), "drawn", before[:5].numpy(), y)
     found = carried_over(evidence, experiment, before, stage="finetune", where="before", most=50)(experiment, after)  # type: ignore[arg-type]

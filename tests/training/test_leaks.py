@@ -46,7 +46,7 @@ def hidden_rows(experiment):
     """Simulated-unlabelled rows, then test rows."""
     store, roles = experiment.store, experiment.roles
     known = read_index(store.folder)["split"].to_numpy() == "train"
-    return [row for row in roles.unlabeled if known[row]], list(roles.test)
+    return [row for row in roles.unlabelled if known[row]], list(roles.test)
 
 
 def test_an_option_that_may_look_does(tiny_experiment, own_set, tmp_path):
@@ -80,7 +80,7 @@ def test_labels_of_d_est_reach_training_through_the_weights_alone(
 def test_training_holds_no_labels_but_those_of_d_l(tiny_experiment):
     experiment = tiny_experiment()
     assert len(experiment.labels.of(experiment.roles.labelled)) == 14
-    for rows in (experiment.roles.unlabeled, experiment.roles.test, np.array([10**6])):
+    for rows in (experiment.roles.unlabelled, experiment.roles.test, np.array([10**6])):
         with pytest.raises(AssertionError, match="may not read"):
             experiment.labels.of(rows[:1])
 

@@ -4,12 +4,10 @@ from collections import Counter
 
 import numpy as np
 import pytest
-import tiny
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dicap.methods.base import Phase
-from dicap.training.loops import main
 from dicap.training.plan import chunks, cycled, main_plan, warmup_plan
 
 small = st.integers(1, 40)
@@ -49,37 +47,6 @@ def test_a_pass_over_the_unlabelled_images_sees_each_once_and_the_labelled_ones_
         assert all(len(step.labelled) == phase.batch_labelled for step in steps)
         seen.update(flat(step.labelled for step in steps))
     assert max(seen.values()) - min(seen[i] for i in phase.labelled) <= 1
-
-
-def test_fixed_batches_are_those_of_two_loaders_that_do_not_shuffle(tiny_set, tmp_path, monkeypatch):
-    """CAP's code: lists in the order of the draw; each epoch an iterator of each, the labelled one made anew where it ends."""
-    epochs, noted = [], main.MainBatches.requests
-
-    def requests(self):
-        epochs.append([tuple(rows.tolist() for rows in self.rows(step)) for step in self.steps])
-        return noted(self)
-
-    monkeypatch.setattr(main.MainBatches, "requests", requests)
-    changes = {"dataset": "digits", "method": "cap", "train.shuffle": False, "train.epochs": 2, "train.batch_labelled": 3}
-    experiment = tiny.open_experiment(tiny_set, tmp_path / "split.parquet", changes)
-    tiny.run_stage(experiment, "train", None, tmp_path)
-
-    ids, seed = experiment.store.ids, experiment.settings.seed
-    train, never = ([row for row, name in enumerate(ids) if name.startswith(kind)] for kind in ("train", "unlabeled"))
-    order = [rows[i] for rows in (train, never) for i in np.random.RandomState(seed).permutation(len(rows))]
-    labelled, unlabelled = order[:14], [row for row in order[14:] if row in experiment.roles.unlabeled]
-
-    def loader(rows, batch):
-        return iter([rows[i : i + batch] for i in range(0, len(rows), batch)])
-
-    expected, beside = [], loader(labelled, 3)
-    for batch in loader(unlabelled, 5):
-        piece = next(beside, None)
-        if piece is None:
-            beside = loader(labelled, 3)
-            piece = next(beside)
-        expected.append((piece, batch))
-    assert epochs == [expected, expected] and len(unlabelled) == 22
 
 
 @given(phase=phases, over=st.sampled_from(["labelled", "unlabelled"]))

@@ -21,10 +21,10 @@ import torch
 
 from dicap.errors import DataError
 from dicap.files.atomic import replacing
-from dicap.files.checksum import is_whole, write_after_checksum
 from dicap.files.locks import locked
 
-SCHEMA = 4  # of the saved state; part of the fingerprint, so another version starts afresh
+SCHEMA = 5  # of the saved state; part of the fingerprint, so another version starts afresh
+DIGEST = 32  # bytes of the checksum of what follows it, at the head of a generation
 DONE = "done"  # a file beside products that another run waits for
 STALE_DAYS = 30  # an interrupted experiment may go on for so long
 
@@ -92,7 +92,7 @@ class RunState:
         try:
             with replacing(current) as temporary:
                 with temporary.open("wb") as handle:
-                    write_after_checksum(handle, content.getbuffer())
+                    handle.writelines([hashlib.sha256(content.getbuffer()).digest(), content.getbuffer()])
                 if current.exists():
                     os.replace(current, self.folder / "previous.pt")
         except OSError as error:
@@ -139,8 +139,10 @@ class RunState:
 def _read(path: Path) -> dict[str, Any] | None:
     """The content of a generation, or None if it is not whole or not of this version."""
     with open(path, "rb") as handle:
-        if not is_whole(handle):
+        digest = handle.read(DIGEST)
+        if hashlib.file_digest(handle, "sha256").digest() != digest:
             return None
+        handle.seek(DIGEST)
         try:
             payload = torch.load(handle, map_location="cpu", weights_only=True)
         except Exception:  # torch's reader raises whatever the bytes lead it to

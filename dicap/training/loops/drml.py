@@ -4,10 +4,9 @@ import numpy as np
 from torch import nn
 
 from dicap.methods.base import Batch
-from dicap.methods.drml import DRML, answers
+from dicap.methods.drml import DRML
 from dicap.network.relation import RelationHead
 from dicap.training.batches import MainBatches
-from dicap.training.diagnostics import map_of_scores
 from dicap.training.plan import pool_plan
 from dicap.training.trainer import Trainer
 
@@ -34,9 +33,6 @@ def train(run: Trainer, network: nn.Module) -> None:
             step(run, method, head, batch)
             run.end_step()
 
-        if run.is_evaluated:
-            f1, f2, _ = run.experiment.predict(network, roles.test, function=answers).unbind(1)
-            run.checkpoint.row |= map_of_scores(run.experiment, {"c1": f1, "c2": f2})  # beside R's, the method's answer
         run.end_epoch()
     run.publish()
 

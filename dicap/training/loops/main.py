@@ -12,7 +12,7 @@ from dicap.settings import Settings
 from dicap.training.batches import MainBatches
 from dicap.training.diagnostics import Diagnostics
 from dicap.training.experiment import Experiment
-from dicap.training.plan import fixed_plan, main_plan
+from dicap.training.plan import main_plan
 from dicap.training.records import record
 from dicap.training.teacher import EpochTeacher
 from dicap.training.trainer import Trainer
@@ -38,12 +38,8 @@ def learn(
     if phase.begin is not None:
         phase.begin(network)
     groups = own_rates(network, phase, s) if phase.groups is None else phase.groups(network)
-    fixed = None
-    if not s.train.shuffle:
-        labelled, unlabelled = map(run.experiment.in_drawn_order, (phase.labelled, phase.unlabelled))
-        fixed = fixed_plan(labelled, unlabelled, phase.batch_labelled, phase.batch_unlabelled)
-    passing = partial(main_plan, phase, seed=s.seed, stage=run.stage)
-    run.begin(network, phase, steps=len(passing(epoch=0)), eval_every=s.train.eval_every, groups=groups)
+    plan = partial(main_plan, phase, seed=s.seed, stage=run.stage)
+    run.begin(network, phase, steps=len(plan(epoch=0)), eval_every=s.train.eval_every, groups=groups)
 
     for epoch in run.epochs:
         # (1) r_pos and r_neg on D_est, (2) tau_pos and tau_neg on D_sup, (3) pseudo-labels and w(p, label) on D_unsup
@@ -53,8 +49,7 @@ def learn(
                 phase.install(each, refresh)
 
         # (4) one pass over D_unsup, on L = L_sup + L_pseudo + lambda L_uncer
-        plan = passing(epoch=epoch) if fixed is None else fixed
-        for batch in run.batches(MainBatches(run.experiment, phase, plan, epoch, refresh, run.teacher)):
+        for batch in run.batches(MainBatches(run.experiment, phase, plan(epoch=epoch), epoch, refresh, run.teacher)):
             if s.train.batch_norm == "eval":
                 hold_statistics(network)
             with run.autocast():

@@ -34,14 +34,10 @@ def read(dataset: str, root: Path) -> RawSet:
     for split, phase in zip(("train", "test"), PHASES[dataset], strict=True):
         positives: dict[str, list[int]] = {}
         for number, name in enumerate(CLASSES):
-            for image in _positives(require(base / lists / f"{name}_{phase}.txt", "list of a class", PUBLISHED)):
+            path = require(base / lists / f"{name}_{phase}.txt", "list of a class", PUBLISHED)
+            rows = words_of(path, lambda words, _: words[1:] in (["1"], ["0"], ["-1"]), "an image's name and 1, 0 or -1")
+            for image in (image for image, flag in rows if flag == "1"):
                 positives.setdefault(image, []).append(number)
         folder = (base / "JPEGImages").relative_to(root).as_posix()
         items += [Item(image, f"{folder}/{image}.jpg", split, tuple(positives[image])) for image in sorted(positives)]
     return set_of_files(dataset, root, CLASSES, items, {"lists": lists, "phases": list(PHASES[dataset])})
-
-
-def _positives(path: Path) -> list[str]:
-    """Names of the images with flag 1."""
-    rows = words_of(path, lambda words, _: words[1:] in (["1"], ["0"], ["-1"]), "an image's name and 1, 0 or -1")
-    return [name for name, flag in rows if flag == "1"]

@@ -60,7 +60,9 @@ class Own(Section):
     value: str | None = own(None, "column beside labels: 1 where the label is there, 0 where it is known to be absent")
     absent: str | None = own(None, "column of classes known to be absent; a class in neither column is then unknown")
     open: str | None = own(None, "column that is 1 where a row is not labelled")
-    ignore: list[str] | None = own(None, "columns, keys of COCO and Label Studio, endings, files and folders without labels")
+    ignore: list[str] | None = own(
+        None, "columns, keys of COCO and Label Studio, endings, files and folders without labels, and patterns as `*_mask.png`"
+    )
     rows: Literal["image", "label"] | None = own(None, "a row is an image, or one label of its image; null: an image")
     separator: str = own("auto", "separator of names in a cell, beside `;`; auto: `;`, and a question if another is possible")
     words: Literal["auto", "class", "none", "empty"] = own(

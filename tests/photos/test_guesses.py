@@ -82,7 +82,7 @@ def test_a_namesake_in_another_folder_has_no_label_of_this_one(tmp_path, xml, ph
         with pytest.raises(DataError, match="could be"):
             looked_at(tmp_path, Own(test_share=0.3))
         return
-    raw = looked_at(tmp_path, Own(test_share=0.3))
+    raw = looked_at(tmp_path, Own(test_share=0.3, unlabeled_root=str(tmp_path)))  # else it is asked whether they are copies
     assert {*annotated} == {*raw.classes}
     assert all(f"{label}/" in item.id for item in raw.items for label in labels_of(raw)[item.id] or ())
 
@@ -312,8 +312,8 @@ def test_a_folder_beside_those_of_splits_takes_no_split_away(tmp_path, beside):
         "train/cat/1.png": "train", "train/dog/2.png": "train", "test/cat/3.png": "test", "test/dog/4.png": "test"
     }  # fmt: skip
     assert turns == 1 and raw.classes == CATDOG
-    notes = looked_at(tmp_path, Own(test_share=0.3, label_folder="last")).notes
-    assert any("are read as labels, since there are others beside them: other" in note for note in notes)
+    named = looked_at(tmp_path, Own(test_share=0.3, names=["test", "train"], label_folder="first"))
+    assert named.classes == ["other", "test", "train"], "which are labels where that is said"
 
 
 def test_what_is_taken_for_a_label_is_named(tmp_path):
@@ -485,12 +485,9 @@ def test_folders_of_splits_at_any_level_are_the_splits(tmp_path, above, below, b
     for i, name in enumerate(NAMES[:6]):
         label, split = CATDOG[i % 2], ("train", "test")[i // 4]
         names[name] = f"{above}{label}/{split}/{name}" if below else f"{above}{split}/{label}/{name}", split, label
-    if beside and below:
-        names["owl.png"] = f"{above}owl/owl.png", "train", "owl"
-    for path, _, _ in names.values():
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-    pictures(tmp_path, [path for path, _, _ in names.values()])
-    _, _, raw = look(tmp_path, Own(test_share=0.3, format="folders", label_folder="last"))
+    pictures(tmp_path, [*(path for path, _, _ in names.values()), *[f"{above}owl/owl.png"] * beside])
+    raw, turns = asked(tmp_path, format="folders", label_folder="last")
+    assert turns == beside
     assert {item.path: (item.split, raw.classes[item.labels[0]]) for item in raw.items} == {
         path: (split, label) for path, split, label in names.values()
     }

@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -226,12 +227,21 @@ def _with_splits_of_folders(rows: list[Row]) -> tuple[list[Row], list[str]]:
     Labelled images beside these folders are of train: a test split that somebody made stays as it is.
     """
     splits = [_split_of_folder(row.image) if row.split is None else None for row in rows]
-    if any(row.split not in (None, "unlabeled") for row in rows) or not {"train"} < {*splits} - {None}:
+    said = {*splits} - {None}
+    beside = [row.labels is not None and row.split is None and split is None for row, split in zip(rows, splits, strict=True)]
+    if any(row.split not in (None, "unlabeled") for row in rows) or not said or (len(said) == 1 and not any(beside)):
+        return rows, []
+    first = rows[beside.index(True)] if any(beside) else rows[0]
+    if said == {"train"}:
+        if any(part.lower() in SPLIT_NAMES for row in rows for part in Path(row.image).parts[:-1]):
+            raise DataError(
+                f"{first.where}: {first.image} lies beside a folder of split train, and no test split is said: which split is "
+                "it of? Write a column split, or name its folder train, val, test or unlabeled"
+            )
         return rows, []
     notes = ["no split is said: each image has that of the folder it lies in (train, val, test)"]
-    beside = [row.labels is not None and row.split is None and split is None for row, split in zip(rows, splits, strict=True)]
     if count := sum(beside):
-        notes.append(f"images beside these folders, taken to train: {count}, such as {rows[beside.index(True)].image}")
+        notes.append(f"images beside these folders, taken to train: {count}, such as {first.image}")
     splits = ["train" if is_beside else split for is_beside, split in zip(beside, splits, strict=True)]
     return [replace(row, split=split) if split else row for row, split in zip(rows, splits, strict=True)], notes
 
@@ -243,10 +253,12 @@ def _split_of_folder(image: str) -> str | None:
 
 
 def is_ignored(name: str, ignored: Iterable[str] | None) -> bool:
-    """Whether a file is named as saying nothing: by its path below the folder, a folder above it, or its ending (`.`: none)."""
+    """Whether a file is named as saying nothing: by its path below the folder, a folder above it, its ending (`.`: none), or a
+    pattern such as `*_mask.png`.
+    """
     path = Path(name)
     ways = {name, path.suffix.lower() or ".", *map(str, path.parents)} - ({"."} if path.suffix else set())
-    return any(one.rstrip("/") in ways or one.lower() in ways for one in ignored or ())
+    return any(one.rstrip("/") in ways or one.lower() in ways or fnmatchcase(name, one) for one in ignored or ())
 
 
 def check_names(where: object, classes: Iterable[str]) -> None:

@@ -145,6 +145,7 @@ def _parquet(path: Path) -> Content:
     with open(path, "rb") as file:  # pyarrow's message would have the path a second time, and be cut by its length
         try:
             frame = pd.read_parquet(file)
+            frame = frame if isinstance(frame.index, pd.RangeIndex) else frame.reset_index()
         except ValueError as error:  # of pyarrow, or of what pandas keeps in the metadata
             raise DataError(f"{path}: not readable ({first_line(error)}); write it again") from None
     columns = [[*map(_cell, frame.iloc[:, c])] for c in range(frame.shape[1])]

@@ -14,6 +14,7 @@ from unicodedata import normalize
 from dicap.data.sources.files import base_of, is_image_name, list_images, list_others
 from dicap.errors import DataError, first_of
 from dicap.photos.readers import coco_file, heads, label_studio, xml_files
+from dicap.photos.readers.derived import ask_of_derived
 from dicap.photos.readers.heads import SPLIT_NAMES, plain
 from dicap.photos.readers.listing import is_ignored, split_in, words_of
 from dicap.photos.readers.names import NOTHING, doubt_of
@@ -64,10 +65,10 @@ def opened(place: Path, said: Own) -> tuple[Path, Own]:
 def is_ours(path: Path) -> bool:
     """Whether a command or a page of ours wrote a file: answers of a model are no labels, and a list is to be imported."""
     header = set()
-    if path.suffix.lower() in (".csv", ".parquet"):
+    if path.suffix.lower() in TABULAR:
         with suppress(DataError):
             header = {*read_sheet(path).header}
-    listed = header and re.fullmatch(r"labels-[0-9a-f]{4,}.*\.csv", path.name)
+    listed = header and re.search(r"labels-[0-9a-f]{6}.*\.csv$", path.name)  # also `Copy of labels-0a1b2c (1).csv`
     return bool(listed) or any(known <= header for known in heads.OURS)
 
 
@@ -168,6 +169,7 @@ def _ask_of_files(root: Path, names: list[str], kind: str, said: Own) -> None:
         stems = {part for name in names for part in (Path(name).stem, Path(name).stem.partition(".")[0])}
         if 2 * sum(Path(name).stem in stems for name in images) > len(images):
             raise DataError(f"{root}: {unread}most photographs have one, and labels may be in them: {WRITE}")
+        ask_of_derived(root, images)
         if strange := _of_anything(images):
             raise DataError(
                 f"{root}: {unread}is {strange!r} a label? Folders of such a name hold photographs of anything: {WRITE}, and look "
@@ -215,6 +217,7 @@ class Columns:
         roles = self._roles
         if roles["image"] is None:
             self._image()
+        self._check_files(str(roles["image"]))
         same = self._texts[str(roles["image"])]
         idle = [head for head in self._free if self._texts[head] == same or not self._words[head] or self._numbers_rows(head)]
         self._leave(idle)
@@ -286,6 +289,12 @@ class Columns:
         if self._roles["image"] is None:
             raise DataError(f"{self._sheet.path}: column image is missing (found {', '.join(self._sheet.header) or 'nothing'})")
 
+    def _check_files(self, image: str) -> None:
+        """Refuse several files of which one has no such column. Raises DataError."""
+        cells = zip(self._sheet.files, self._sheet.cells[image], strict=True)
+        if lost := [file for file, cell in cells if cell is None and not self._sheet.literal]:
+            raise DataError(f"{lost[0]}: column {image} is missing, and other files have it; give all the same heads")
+
     def _labels(self) -> None:
         """The column of labels, or those of classes."""
         binary = [head for head in self._free if head in self._binary]
@@ -296,13 +305,21 @@ class Columns:
         of_rows += [head for head in binary if plain(head) in heads.OPEN or NOTHING.fullmatch(head) or doubt_of(head, binary)]
         believed = [head for head in binary if head not in of_rows]
         named = [head for head in self._called(heads.LABEL) if head in texts]
+        pairs = [(one, other) for one in words for other in speak if other != one and self._words[one] & self._words[other]]
+        if pairs and not named:
+            raise DataError(
+                f"{self._sheet.path}: columns {', '.join(map(self._held, pairs[0]))} hold the same words: write labels in one "
+                "column with `;` between, or 1 and 0 in a column for each class; or name one: init-data --labels"
+            )
         self._choose("labels", named, words if len(believed) < SEVERAL else ())
         if self._roles["labels"] is not None:
             return
         if not binary:
+            beside = any("/" in text for text in self._texts[str(self._roles["image"])])
+            way = f"; or are folders the labels? init-data --ignore {typed(self._sheet.path.name)}" if beside else ""
             raise DataError(
                 f"{self._sheet.path}: column labels is missing (found {', '.join(self._sheet.header)}); expected image, labels, "
-                "or a column of 0 and 1 a class; init-data --labels names another"
+                f"or a column of 0 and 1 a class; init-data --labels names another{way}"
             )
         if not believed:
             raise self._ask(f"is column {binary[0]} of 0 and 1 a class?", classes=binary[:1])
@@ -315,8 +332,13 @@ class Columns:
         texts, left = [], []
         free = {key for key in ("open", "value", "group") if self._roles[key] is None}
         free -= {"value"} if self._roles["labels"] is None else set()
-        for head in self._free:
+        for head in sorted(self._free, key=lambda head: len(self._words[head])):  # of groups the widest first
             name, binary = plain(head), head in self._binary
+            if binary and {*name.split("_")} & {*SPLIT_NAMES} - {*heads.OPEN}:
+                raise DataError(
+                    f"{self._sheet.path}: column {head} of 0 and 1 may be the split: write a column split (train, val, test) in "
+                    f"its place; or it says nothing: init-data --ignore {typed(head)}; or it is one of the classes: --classes"
+                )
             if name in heads.OPEN and binary:
                 role, text = "open", f"is a row with 1 in column {head} not labelled?"
             elif heads.VALUE.fullmatch(name) and self._words[head] <= MARKS:

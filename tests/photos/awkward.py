@@ -423,7 +423,6 @@ BROKEN = {  # what is there, and the words of the one line
     "line 1 has no heads": table("sep=;\n" + PLAIN),
     "line 3: the heads a second time": table(PLAIN.replace("b.png,dog", "image,labels")),
     "group: 'NA' would be one group of all such rows": table(ONE_HOT.replace("owl", "group").replace(",0\n", ",NA\n")),
-    "'C:/x/a.png' could both be a.png": table("image,labels\nC:/set/a.png,cat\nC:/x/a.png,cat\nC:/set/b.png,dog\n"),
     "an object or a tag has no name": with_files(voc(a="a.png"), {"b.xml": b"<annotation><object><name/></object></annotation>"}),
     "not readable": table(b"PAR1 no", "labels.parquet"),
     "that of the images, and not path?": table("image,path,labels\na.png,b.png,cat\nb.png,a.png,dog\n"),

@@ -18,7 +18,7 @@ def read(root: Path, own: Own) -> Listing:
     Links (symbolic and hard) to one file, and copies of one name and content, are one image, whose id is the path without a link:
     a link more makes no other image of it. Images in `unlabeled/`, or in no label's folder, are truly unlabelled.
 
-    Folders that `own.ignore` names, and that of `own.unlabeled_root`, are no label's.
+    Folders that `own.ignore` names are no label's.
 
     Raises:
         Question: a photograph lies in several folders that could be its label, and `own.label_folder` does not say which; or in
@@ -26,8 +26,6 @@ def read(root: Path, own: Own) -> Listing:
     """
     place = root.resolve()
     paths = [path for path in list_images(root, again=True) if not is_ignored(path, own.ignore)]
-    if own.unlabeled_root is not None and place in (aside := Path(own.unlabeled_root).resolve()).parents:
-        paths = [path for path in paths if not (place / path).is_relative_to(aside)]
     paths.sort(key=lambda path: os.path.realpath(root / path) != str(place / path))
     parts_of = {path: list(Path(path).parts[:-1]) for path in paths}
     split_of = _take_splits(root, parts_of, own)

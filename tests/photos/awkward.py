@@ -431,7 +431,7 @@ BROKEN = {  # what is there, and the words of the one line
     "refers to 99": lambda root: coco(root, annotations=[{"image_id": 0, "category_id": 99}]),
     "images: 2 have the id 0": lambda root: coco(root, images=TWICE),
     "none of 0": lambda root: coco(root, images=[], annotations=[]),
-    "names no image, or holds no answers": label_studio({"a.png": [{"result": "cat"}]}),
+    "has no image or no answers": label_studio({"a.png": [{"result": "cat"}]}),
     "an answer has a choice without a name": label_studio({"a.png": [choice("cat")], "b.png": [choice("")]}),
     "a document type": lambda root: (root / "a.xml").write_text("<!DOCTYPE a []><a/>"),
     "found a.xml, and no photographs": lambda root: (root / "a.xml").write_text("<html/>"),

@@ -252,7 +252,7 @@ def check_names(where: object, classes: Iterable[str]) -> None:
     for name in classes:
         if name in ("", "-", "*") or ";" in name or has_control(name):
             raise DataError(
-                f"{where}: class {name!r}: no name, `-`, `*`, `;` and control characters mean something else in tables; rename it"
+                f"{where}: class {name!r}: in tables no name, `-`, `*`, `;` and control characters are none; rename it"
             )
 
 

@@ -255,9 +255,7 @@ def added_before(path: Path | str | None) -> dict[str, Given]:
         return {}
     path = Path(path)
     if not path.is_file():
-        raise DataError(
-            f"{path}: no such file; bring it back (git checkout {path}), or set own.added to null and lose its labels"
-        )
+        raise DataError(f"{path}: no such file; bring it back (git checkout {path}), or set own.added to null")
     named = re.fullmatch(r"added-([0-9a-f]{12})\.csv", path.name)
     if named is not None and named[1] != content_mark(path.read_bytes()):
         raise DataError(
@@ -319,9 +317,7 @@ def read_added(
         if known is not None and name not in ids:  # a name may begin with a blank
             name = name.strip()
         if in_part and names and gone is None:
-            raise sheet.error(
-                row, "absent: empty beside labels; write `*` if all other classes are absent, `-` if that is known of none"
-            )
+            raise sheet.error(row, "absent: empty beside labels; write `*` if all others are absent, `-` if none is known to be")
         whole = names == [] or gone == [OTHERS]
         of_image = Given(names or [], None if whole else gone, None if was == "?" else was, photo)
         if images is not None and name not in ids:
@@ -381,7 +377,7 @@ def with_test(raw: RawSet, share: float) -> RawSet:
         labels[place, [c for row in rows for c in raw.items[row].labels or ()]] = True
     if len(names) == 1:
         raise DataError(
-            f"{raw.dataset}: all {len(groups[names[0]])} labelled images are copies, or of one group; a test split needs another"
+            f"{raw.dataset}: all {len(groups[names[0]])} labelled images are of one group; a test split needs another"
         )
     order = order_by_name(names, 0, "test")
     chosen = {row for place in np.flatnonzero(stratified(labels[order], share)) for row in groups[names[order[place]]]}

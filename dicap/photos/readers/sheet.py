@@ -125,9 +125,7 @@ def _csv(path: Path) -> Content:
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     header, rows, places = [head.strip() for head in next(reader, [])], [], []
     if header and (header[0].casefold().startswith("sep=") or any(map(is_image_name, header))):
-        raise DataError(
-            f"{path}: line 1 has no heads; write a first line with a head for each cell, such as `image{separator}labels`"
-        )
+        raise DataError(f"{path}: line 1 has no heads; write a first line of heads, such as `image{separator}labels`")
     for row in reader:
         if not any(map(str.strip, row)):
             continue

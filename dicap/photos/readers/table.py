@@ -126,9 +126,7 @@ def marks(sheet: Sheet, head: str | None) -> list[int | None]:
     for row, text in enumerate(sheet.texts(head)):
         value = text.casefold()
         if value and value not in MARKS:
-            raise sheet.error(
-                row, f"column {head} is {text!r}; write 1 (there), 0 (absent), or nothing or -1 where it is not known"
-            )
+            raise sheet.error(row, f"column {head} is {text!r}; write 1 (there), 0 (absent), or nothing or -1 (not known)")
         values.append(1 if value in YES else 0 if value in NO else -1 if value else None)
     return values
 

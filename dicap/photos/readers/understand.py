@@ -126,9 +126,7 @@ def _labels(root: Path, said: Own, others: list[str]) -> tuple[str, list[str]]:
             ignore=rest,
         )
     if not said.files and heads.MODEL.search(files[0].lower()):
-        raise Question(
-            f"{root / files[0]}: named as a model's answers, which are no labels; or did somebody give them?", files=files
-        )
+        raise Question(f"{root / files[0]}: named as a model's answers; or did somebody give these labels?", files=files)
     return kind, files
 
 

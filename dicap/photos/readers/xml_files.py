@@ -52,9 +52,7 @@ def _read_voc(root: Path, own: Own) -> Listing:
     notes = []
     loose = sum(path.stem not in lists for path in trees) if lists else 0
     if loose == len(trees):
-        raise DataError(
-            f"{root}: ImageSets/Main: {min(lists)!r} is no annotation, nor is another line; write names without folder and ending"
-        )
+        raise DataError(f"{root}: ImageSets/Main: {min(lists)!r} is no annotation, nor is another line; write names alone")
     if loose:
         notes.append(f"annotations that no list of ImageSets/Main names, taken to train: {loose}")
     return Listing(rows, {"annotations": [path.name for path in [*trees][:3]], "files": len(trees)}, notes)

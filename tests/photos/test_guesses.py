@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import subprocess
 import tempfile
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dicap.errors import DataError, SettingsError
-from dicap.photos.readers.question import Question, typed
+from dicap.photos.readers.question import Question
 from dicap.photos.readers.read import added_before, content_mark, look, read
 from dicap.photos.survey import survey
 from dicap.settings import Own
@@ -160,14 +159,6 @@ def test_a_name_that_only_photographs_have_that_are_missing_is_no_class(tmp_path
     assert raw.classes == CATDOG and any("only missing images have, which are no classes: 200" in note for note in raw.notes)
 
 
-@pytest.mark.parametrize("text", [",", "\\", "\xa0", " and ", "\t", "a'b", "、", "; $x"])
-def test_an_option_that_is_named_can_be_typed(text):
-    said = subprocess.run(
-        ["bash", "-c", f"printf %s {typed(text)}"], env={"LC_ALL": "C.UTF-8"}, stdout=subprocess.PIPE, check=True
-    )
-    assert said.stdout.decode() == text and typed(text).isprintable()
-
-
 @pytest.mark.parametrize("word", ["none", "?", "NA", "0", "sin"])
 @pytest.mark.parametrize("form", ["csv", "folders", "label studio"])
 def test_words_for_none_are_classes_or_nothing_as_is_said(tmp_path, word, form):
@@ -245,15 +236,6 @@ def test_a_second_file_whose_name_says_more_than_a_split_is_asked_about(tmp_path
     assert asked(tmp_path)[0].classes and looked_at(tmp_path, Own(test_share=0.3, files=[first, more])).classes
 
 
-@pytest.mark.parametrize(
-    "names", [["train.csv", "test_labels.csv"], ["train/labels.csv", "test/labels.csv"], ["train2017.csv", "val2017.csv"]]
-)
-def test_files_of_splits_are_no_question(tmp_path, names):
-    for name, rows in zip(names, (LISTED[:8], LISTED[8:]), strict=True):
-        listed(tmp_path, [["image", "labels"], *rows], name)
-    assert {item.split for item in looked_at(tmp_path, Own(test_share=0.3)).items} == {"train", "test"}
-
-
 @pytest.mark.parametrize("numbers", [[0, 0, 1, 1, 2], [0, 1, 2], [1, 1, 0, 3], [1, 2, 1, 3]])
 def test_classes_by_their_numbers_are_labels(tmp_path, numbers):
     listed(tmp_path, [["image", "label"], *([name, numbers[i % len(numbers)]] for i, name in enumerate(NAMES))])
@@ -309,21 +291,6 @@ def test_a_folder_beside_those_of_splits_takes_no_split_away(tmp_path, beside):
     assert turns == 1 and raw.classes == CATDOG
     named = looked_at(tmp_path, Own(test_share=0.3, names=["test", "train"], label_folder="first"))
     assert named.classes == ["other", "test", "train"], "which are labels where that is said"
-
-
-def test_what_is_taken_for_a_label_is_named(tmp_path):
-    listed(tmp_path / "table", [["image", "cat", "male"], *ONE_HOT])
-    pictures(tmp_path / "tree", [f"{('Berlin', 'cat')[i % 2]}/{name}" for i, name in enumerate(NAMES)])
-    for form, word in (("table", "male"), ("tree", "Berlin")):
-        understood = survey(tmp_path / form, Own())[0].understood
-        assert any(word in how and "--ignore leaves one out" in how for _, how in understood)
-
-
-def test_where_a_separator_is_said_another_mark_is_asked_about(tmp_path):
-    cells = ["cat,dog", "fox|owl", "cat"]
-    listed(tmp_path, [["image", "labels"], *([name, cells[i % 3]] for i, name in enumerate(NAMES))])
-    raw, turns = asked(tmp_path, separator=",")
-    assert turns == 1 and raw.classes == ["cat", "dog", "fox|owl"]
 
 
 EXPORTS = {  # the heads of well-known programs, and a row; {0} is the image, {1} a name, {2} a number
@@ -403,6 +370,7 @@ def test_imported_labels_that_were_cut_are_not_read(tmp_path):
     [
         ([["image", *CATDOG], *([n, *("ny"[v] for v in row)] for n, *row in ONE_HOT)], {}, ""),
         ([["image", "labels"]], {}, "no rows; list the images"),
+        ([["image", *CATDOG], *ONE_HOT], {"counts.txt": "cat 3", "more.txt": "dog 3"}, "--ignore counts.txt,more.txt"),
         ([["image", *CATDOG], *ONE_HOT], {"sample_submission.csv": "image,cat,dog\nx.png,0,0\n"}, "--ignore sample_submission"),
         ([], {f"ann/{n}.json": "{}" for n in NAMES}, "most photographs have one, and labels may be in them"),
         ([], {f"img/{n[:-4]}.txt": "0 .5 .5 .1 .1" for n in NAMES}, "most photographs have one, and labels may be in them"),
@@ -458,18 +426,6 @@ def test_a_test_split_of_folders_stays_whatever_lies_beside_them(folders, where)
         splits = {item.path: item.split for item in raw.items}
         assert splits == {Path(name).as_posix(): ("train", "test", "train")[i] for i, name in zip(where, names, strict=True)}
         assert any("taken to train" in note for note in raw.notes) == (2 in where)
-
-
-def test_files_beside_the_file_of_labels_are_left_out_by_name(tmp_path):
-    pictures(tmp_path, NAMES)
-    write(tmp_path, [["image", "labels"], *([name, "cat" if i % 2 else "dog"] for i, name in enumerate(NAMES))])
-    for name in ("counts.csv", "more.csv"):
-        (tmp_path / name).write_text("class,count\ncat,3\n")
-    with pytest.raises(Question) as question:
-        look(tmp_path, Own(test_share=0.3))
-    assert question.value.options == {"ignore": ["counts.csv", "more.csv"]}
-    _, _, raw = look(tmp_path, Own(test_share=0.3, **question.value.options))
-    assert {*raw.classes} == {*CATDOG}
 
 
 @pytest.mark.parametrize("above", ["", "birds/", "birds/v1/"])

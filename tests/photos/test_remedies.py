@@ -62,16 +62,6 @@ def test_a_photograph_that_comes_later_is_unlabelled(tmp_path):
     assert labels_of(read(seen.root, own)) == MEANT | {"later.png": None}
 
 
-def voc(root):
-    for i, name in enumerate(NAMES):
-        picture(root / "JPEGImages" / name, i)
-        node = f"<object><name>{CATDOG[i % 2]}</name></object>"
-        (root / "Annotations").mkdir(exist_ok=True)
-        (root / "Annotations" / f"{name[:-4]}.xml").write_text(f"<annotation><filename>{name}</filename>{node}</annotation>")
-    for split, stems in (("train", range(8)), ("holdout", range(8, 12))):
-        write(root, [[f"{i:02d}"] for i in stems], f"ImageSets/Main/{split}.txt")
-
-
 def table(*rows, name="labels.csv"):
     return lambda root: listed(root, [*rows], name)
 
@@ -93,7 +83,6 @@ def one_hot(no, yes):
 
 REFUSED = {  # what is there, and the words of the one line
     "photographs beside a folder of train": (in_folders, "which split is it of. Write a column split"),
-    "a list of VOC by another word": (voc, "holdout.txt: names no split; rename it"),
     "a file by another word": (
         two("holdout.csv", ["image", "labels"]),
         "holdout.csv: names no split, as other files do; rename it",
@@ -169,16 +158,6 @@ def test_of_several_groups_the_widest_is_named(tmp_path):
     with pytest.raises(Question) as question:
         looked_at(tmp_path, Own(test_share=0.3))
     assert question.value.options == {"group": "patient", "ignore": ["study"]}
-
-
-@pytest.mark.parametrize("name", ["Kopie von labels-0a1b2c.csv", "labels-0a1b2c (1).csv", "mine.tsv"])
-def test_copies_of_what_we_wrote_are_never_labels(tmp_path, name):
-    pictures(tmp_path, OF_FOLDERS)
-    mark = "\t" if name.endswith("tsv") else ","
-    heads = ["image", "class", "probability", "decision"] if mark == "\t" else ["image", "labels", "absent"]
-    (tmp_path / name).write_text("\n".join([mark.join(heads), mark.join([OF_FOLDERS[0], "dog", "cat", "yes"][: len(heads)])]))
-    raw, turns = asked(tmp_path)
-    assert turns == 0 and len(raw.items) == len(OF_FOLDERS)
 
 
 def test_a_folder_by_the_names_of_several_is_asked_about(tmp_path):

@@ -89,7 +89,7 @@ REFUSED = {  # what is there, and the words of the one line
     ),
     "other heads for another split": (
         two("test.csv", ["filename", "tags"]),
-        "test.csv: column image is missing, and other files",
+        "test.csv: line 2: column image: found ''; name a file, in several tables",
     ),
     "dashes": (one_hot("-", 1), "column cat is '-'; write 1"),
     "words of another language": (

@@ -31,7 +31,8 @@ def with_groups(raw: RawSet) -> RawSet:
     for i, (item, mark) in enumerate(zip(raw.items, marks, strict=True)):
         name = PurePosixPath(item.id).stem
         copy = COPY.sub("", name) if COPY.search(name) else None
-        for kind, key in (("bytes", mark), ("group", _alike(item.group)), ("copy", copy)):
+        group = item.group and item.group.casefold().removesuffix(".0")  # of a column with gaps a number is read as 1.0
+        for kind, key in (("bytes", mark), ("group", group), ("copy", copy)):
             if key is not None:
                 linked.merge(i, first.setdefault((kind, key), i))
         if mark is not None:
@@ -44,11 +45,6 @@ def with_groups(raw: RawSet) -> RawSet:
     same = [sorted(rows, key=lambda i: FIRST[items[i].split]) for rows in equal.values() if len(rows) > 1]
     dropped = {i for rows in same for i in rows if FIRST[items[i].split] > FIRST[items[rows[0]].split]}
     return _without(replace(raw, items=items), dropped, _notes(items, same, len(dropped)))
-
-
-def _alike(group: str | None) -> str | None:
-    """A group without what programs vary: `P1` is p1, and a number in a column with gaps is read as 1.0."""
-    return None if group is None else group.casefold().removesuffix(".0")
 
 
 def without_leaks(raw: RawSet) -> RawSet:

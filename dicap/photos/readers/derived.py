@@ -11,8 +11,8 @@ from dicap.photos.readers.heads import IMAGE, SPLIT_NAMES
 from dicap.photos.readers.question import Question
 
 FEW = 3  # pictures that may bear such names by chance
-AFTER = re.compile(r"[\W_]+[^\W\d_]{2,}[\W\d_]*")  # `_mask`, ` (edited)`, `_mask_1`
-BEFORE = re.compile(r"[^\W\d_]{2,}[\W_]+")  # `thumb_`
+AFTER = re.compile(r"(.+?)([ _.-]\W*[^\W\d_]{2,}[\W\d_]*)")  # a name and `_mask`, ` (edited)` or `_mask_1`
+BEFORE = re.compile(r"([^\W\d_]{2,}[ _.-]+)(.+)")  # `thumb_` and a name
 
 
 def ask_of_derived(root: Path, images: Iterable[str], named: Collection[str] = ()) -> None:
@@ -41,13 +41,12 @@ def _with_a_word(images: Iterable[str], others: Iterable[str]) -> dict[str, list
     stems = {os.path.splitext(name)[0] for name in others}
     patterns: dict[str, list[str]] = {}
     for name in images:
-        stem, ending = os.path.splitext(name)
-        start = stem.rfind("/") + 1
-        for k in range(start + 1, len(stem)):
-            if stem[:k] in stems and AFTER.fullmatch(stem[k:]):
-                patterns.setdefault(f"*{re.sub(r'[0-9]+', '*', stem[k:])}{ending}", []).append(name)
-            elif stem[:start] + stem[k:] in stems and BEFORE.fullmatch(stem[start:k]):
-                patterns.setdefault(f"*{stem[start:k]}*", []).append(name)
+        folder, slash, last = name.rpartition("/")
+        stem, ending = os.path.splitext(last)
+        if (after := AFTER.fullmatch(stem)) and folder + slash + after[1] in stems:
+            patterns.setdefault(f"*{re.sub('[0-9]+', '*', after[2])}{ending}", []).append(name)
+        elif (before := BEFORE.fullmatch(stem)) and folder + slash + before[2] in stems:
+            patterns.setdefault(f"*{before[1]}*", []).append(name)
     return patterns
 
 

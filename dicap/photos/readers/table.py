@@ -98,7 +98,7 @@ def _rows(sheet: Sheet, own: Own, root: Path, labels: Names, absent: Names) -> t
     for i, (image, names, gone, where) in enumerate(zip(images, labels, absent, sheet.places, strict=True)):
         split = "unlabeled" if unlabelled[i] else split_of(splits[i], where)
         if not image.strip() or has_control(image.strip()):
-            raise sheet.error(i, f"column image: found {image.strip()!r}; name a file")
+            raise sheet.error(i, f"column image: found {image.strip()!r}; name a file, in several tables under the same head")
         if groups[i] in no_groups:
             text = f"group: {groups[i]!r} would be one group of all such rows"
             raise sheet.error(i, f"{text}; write nothing where it is not known, or another name")

@@ -222,7 +222,6 @@ class Columns:
         roles = self._roles
         if roles["image"] is None:
             self._image()
-        self._check_files(str(roles["image"]))
         same = self._texts[str(roles["image"])]
         self._unused += [
             head for head in self._free if self._texts[head] == same or not self._words[head] or self._numbers_rows(head)
@@ -288,12 +287,6 @@ class Columns:
         self._choose("image", [*named[:1], *rivals], likely or self._free)
         if self._roles["image"] is None:
             raise DataError(f"{self._sheet.path}: column image is missing (found {', '.join(self._sheet.header) or 'nothing'})")
-
-    def _check_files(self, image: str) -> None:
-        """Refuse several files of which one has no such column. Raises DataError."""
-        cells = zip(self._sheet.files, self._sheet.cells[image], strict=True)
-        if lost := [file for file, cell in cells if cell is None and not self._sheet.literal]:
-            raise DataError(f"{lost[0]}: column {image} is missing, and other files have it; give all the same heads")
 
     def _labels(self) -> None:
         """The column of labels, or those of classes."""

@@ -338,7 +338,7 @@ class Columns:
         texts = [ROLES[role].format(self._held(head)) for role, head in roles.items()]
         left = [head for head in self._free if head not in roles.values()]
         if left:
-            texts.append(f"no role is known of column {', '.join(map(self._held, left))}: labels, a class, the split, a group?")
+            texts.append(f"no role is known of {', '.join(map(self._held, left))}: labels, a class, the split, a group?")
         if texts:  # somebody looks at what was taken for a class, too
             classes = self._roles["classes"] if left and not self._said.classes else None
             raise self._ask("; ".join(texts), **roles, ignore=left, classes=classes or [])

@@ -1,5 +1,7 @@
 """What is made of photographs, splits by other words and labels in other forms are asked about, with a remedy that works."""
 
+import re
+
 import pandas as pd
 import pytest
 
@@ -104,6 +106,10 @@ REFUSED = {  # what is there, and the words of the one line
         table(["image", "labels", "is_test"], *([*row, int(i > 7)] for i, row in enumerate(LISTED))),
         "column is_test of 0 and 1 may be the split",
     ),
+    "a class of the name of a split": (
+        table(["image", "bus", "train"], *ONE_HOT),
+        "; or it is a class: --classes bus,train$",
+    ),
     "a table without labels beside folders": (
         lambda root: [
             pictures(root, OF_FOLDERS),
@@ -125,8 +131,9 @@ def test_where_no_option_says_it_no_option_is_named(tmp_path, what):
     with pytest.raises(DataError, match=words) as caught:
         looked_at(tmp_path, Own(test_share=0.3, files=["holdout.csv", "train.csv"] if "file by" in what else None))
     assert not isinstance(caught.value, Question)
-    if left := str(caught.value).partition("init-data --ignore ")[2].partition(";")[0]:
-        assert looked_at(tmp_path, Own(test_share=0.3, ignore=[left])).classes == CATDOG
+    for key, value in re.findall(r"--(ignore|classes) ([^;]+)", str(caught.value)):
+        raw = looked_at(tmp_path, Own.model_validate({"test_share": 0.3, key: value.split(",")}))
+        assert raw.classes in (CATDOG, ["bus"], ["bus", "train"])
 
 
 @pytest.mark.parametrize("named", [True, False])

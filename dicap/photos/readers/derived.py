@@ -7,7 +7,8 @@ from filecmp import cmp
 from pathlib import Path
 
 from dicap.errors import first_of
-from dicap.photos.readers.heads import IMAGE, SPLIT_NAMES
+from dicap.photos.readers.heads import IMAGE
+from dicap.photos.readers.listing import split_in
 from dicap.photos.readers.question import Question
 
 FEW = 3  # pictures that may bear such names by chance
@@ -54,7 +55,7 @@ def _repeated(root: Path, images: list[str], named: Collection[str]) -> dict[str
     """Folders of which each name is that of one photograph elsewhere, in several folders or with labels of its own."""
     within: dict[str, list[str]] = {}
     for name in images:
-        for part in {part for part in Path(name).parts[:-1] if part.casefold() not in SPLIT_NAMES}:
+        for part in {part for part in Path(name).parts[:-1] if split_in(Path(part, "_"), Path()) is None}:
             within.setdefault(part, []).append(name)
     by_stem: dict[str, list[str]] = {}
     for name in named or images:

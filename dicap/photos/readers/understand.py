@@ -18,7 +18,7 @@ from dicap.photos.readers.derived import ask_of_derived
 from dicap.photos.readers.heads import SPLIT_NAMES, plain
 from dicap.photos.readers.listing import is_ignored, split_in, words_of
 from dicap.photos.readers.names import NOTHING, doubt_of
-from dicap.photos.readers.question import Question, joined, listed, typed
+from dicap.photos.readers.question import Question, listed, typed
 from dicap.photos.readers.sheet import MARKS, Sheet, read_sheet, read_sheets
 from dicap.photos.readers.table import DOCUMENTED, SINGLE
 from dicap.settings import Own
@@ -49,7 +49,7 @@ def understand(place: Path, said: Own) -> tuple[Path, Own]:
     root, said = opened(place, said)
     aside = Path(said.unlabeled_root or root).resolve()
     if root.resolve() in aside.parents:  # whose photographs are no label's
-        said = said.model_copy(update=joined({"ignore": said.ignore}, {"ignore": [str(aside.relative_to(root.resolve()))]}))
+        said = said.model_copy(update={"ignore": [*(said.ignore or ()), aside.relative_to(root.resolve()).as_posix()]})
     others = [name for name in list_others(root) if not is_ignored(name, said.ignore) and not is_ours(root / name)]
     kind, files = ("folders", []) if said.format == "folders" else _labels(root, said, others)
     if not said.files:
@@ -328,9 +328,11 @@ class Columns:
             "group": [head for head in names if heads.GROUP.fullmatch(names[head]) and len(self._words[head]) > 1],
         }
         if splits := [head for head in binary if {*names[head].split("_")} & {*SPLIT_NAMES} and head not in likely["open"]]:
+            classes = self._roles["classes"]
+            way = f"; or it is a class: --classes {typed(listed([*classes, splits[0]]))}" if classes else ""
             raise DataError(
                 f"{self._sheet.path}: column {splits[0]} of 0 and 1 may be the split: write a column split (train, val, test) in "
-                f"its place; or it says nothing: init-data --ignore {typed(splits[0])}; or it is one of the classes: --classes"
+                f"its place; or it says nothing: init-data --ignore {typed(splits[0])}{way}"
             )
         likely["value"] = likely["value"] if self._roles["labels"] else []
         likely["group"] = [head for head in likely["group"] if head not in binary]

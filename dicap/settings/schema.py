@@ -83,7 +83,9 @@ class Own(Section):
         "auto", "which of several answers to a Label Studio task counts if times do not tell the newest; auto: a question"
     )
     attributes: Literal["auto", "classes", "ignore"] = own("auto", "use of labels' attributes in CVAT and COCO; auto: a question")
-    unlabeled_root: str | None = own(None, "a second folder, of truly unlabelled images; data/none: none")
+    unlabeled_root: str | None = own(
+        None, "a folder of truly unlabelled images; data_root, as `init-data` writes: those that no row names; data/none: none"
+    )
     test_share: Fraction = own(0.0, "share of the labelled images to draw as test split if no split is given")
     added: str | None = own(None, "CSV of labels given later, as `dicap-stage import-labels` writes it")
     new_classes: list[str] | None = own(None, "classes added by `import-labels`: unknown in images whose labels do not name them")

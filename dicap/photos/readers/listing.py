@@ -104,7 +104,7 @@ def to_raw(root: Path, listing: Listing, own: Own, looking: bool = False) -> Raw
         where = next(row.where for row in rows if new[0] in (row.labels or ()))
         raise DataError(
             f"{where}: {first_of(list(map(repr, new)), 3)}: no such class was there when init-data looked; correct it, or run "
-            f"`dicap-stage init-data {root}` again, with --ignore for a file or folder that says nothing about labels"
+            f"`dicap-stage init-data {root}` again (--ignore leaves a file or folder out)"
         )
     if strange := sorted({name for row in rows for name in row.absent or ()} - {*classes}):
         shown = first_of(strange, 8)

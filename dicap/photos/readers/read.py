@@ -144,9 +144,9 @@ def read(root: Path, own: Own, looking: bool = False) -> RawSet:
     if own.added:
         raw = with_added(raw, Path(own.added), root, own.new_classes or ())
     if not looking and (lost := sorted({*(own.names or ())} - {*raw.classes})):
+        shown = first_of(list(map(repr, lost)), 3)
         raise DataError(
-            f"{root}: no image is labelled {first_of(list(map(repr, lost)), 3)} any more, as when init-data looked; bring it "
-            f"back, or run `dicap-stage init-data {root}` again"
+            f"{root}: no image is labelled {shown} any more; bring it back, or run `dicap-stage init-data {root}` again"
         )
     raw.notes.extend(forgotten(own.added))
     less = f", or leave the splits out: init-data --ignore {typed(own.split)}" if own.split else ""
@@ -259,8 +259,7 @@ def added_before(path: Path | str | None) -> dict[str, Given]:
     named = re.fullmatch(r"added-([0-9a-f]{12})\.csv", path.name)
     if named is not None and named[1] != content_mark(path.read_bytes()):
         raise DataError(
-            f"{path}: not as import-labels wrote it, named by its content; bring it back (git checkout {path}), or where "
-            "you changed it, give it another name and set own.added to that"
+            f"{path}: not as import-labels wrote it; bring it back (git checkout {path}), or rename it and set own.added to that"
         )
     return read_added(path, known=None, separator=";")
 
@@ -297,10 +296,7 @@ def read_added(
     if lost := [name for name in ("image", "labels") if name not in sheet.header]:
         raise DataError(f"{path}: column {lost[0]} is missing (found {', '.join(sheet.header)}); expected image, labels")
     if strange := [name for name in sheet.header if name not in IMPORTED]:
-        raise DataError(
-            f"{path}: column {strange[0]} is none that import-labels reads, and may change what the labels mean; take it out, or "
-            "write image, labels and absent as it means"
-        )
+        raise DataError(f"{path}: column {strange[0]} is none that import-labels reads, and may change the labels; take it out")
     given: dict[str, Given] = {}
     ids = {*(images or ())}
     composed = {normalize("NFC", image): image for image in ids}  # a program may have written an accent as a letter of its own

@@ -302,7 +302,7 @@ class Columns:
         if pairs and not named:
             raise DataError(
                 f"{self._sheet.path}: columns {', '.join(map(self._held, pairs[0]))} hold the same words: write labels in one "
-                "column with `;` between, or 1 and 0 in a column for each class; or name one: init-data --labels"
+                "column with `;` between, or 1 and 0 in a column for each class; or name the column: init-data --labels"
             )
         self._choose("labels", named, words if len(believed) < SEVERAL else ())
         if self._roles["labels"] is not None:

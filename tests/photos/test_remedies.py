@@ -113,9 +113,9 @@ REFUSED = {  # what is there, and the words of the one line
     "a table without labels beside folders": (
         lambda root: [
             pictures(root, OF_FOLDERS),
-            write(root, [["file_name", "width"], *([n, 10] for n in OF_FOLDERS)], "meta.csv"),
+            write(root, [["file_name", "width"], *([n, 10] for n in OF_FOLDERS)], "pets/meta.csv"),
         ],
-        "are folders the labels. init-data --ignore meta.csv",
+        "are folders the labels. init-data --ignore .*meta.csv",
     ),
     "test images alone": (
         table(["image", "labels", "split"], *([*row, "test"] for row in LISTED)),
@@ -131,7 +131,7 @@ def test_where_no_option_says_it_no_option_is_named(tmp_path, what):
     with pytest.raises(DataError, match=words) as caught:
         looked_at(tmp_path, Own(test_share=0.3, files=["holdout.csv", "train.csv"] if "file by" in what else None))
     assert not isinstance(caught.value, Question)
-    for key, value in re.findall(r"--(ignore|classes) ([^;]+)", str(caught.value)):
+    for key, value in re.findall(r"--(ignore|classes) '?([^;']+)", str(caught.value)):
         raw = looked_at(tmp_path, Own.model_validate({"test_share": 0.3, key: value.split(",")}))
         assert raw.classes in (CATDOG, ["bus"], ["bus", "train"])
 

@@ -245,13 +245,13 @@ class Columns:
         """The columns with one of these heads, in their order."""
         return sorted((head for head in self._free if plain(head) in names), key=lambda head: names.index(plain(head)))
 
-    def _choose(self, role: str, named: list[str], likely: Sequence[str] = ()) -> None:
-        """Give a role to the column with a head of it; of several, or of one that only looks so, is asked."""
+    def _choose(self, role: str, named: list[str], likely: Sequence[str] = (), way: str = "") -> None:
+        """Give a role to the column with a head of it; of several, or of one that only looks so, is asked: or another way?"""
         if len(named) == 1:
             self._roles[role] = named[0]
         elif several := [*(named or likely)]:
             rivals = f", and not {', '.join(named[1:])}" if named else ""
-            text = f"is column {self._held(several[0])} that of the {role.removesuffix('s')}s{rivals}?"
+            text = f"is column {self._held(several[0])} that of the {role.removesuffix('s')}s{rivals}?{way}"
             raise self._ask(text, **{role: several[0], "ignore": named[1:]})
 
     def _ask(self, text: str, **options: str | list[str]) -> Question:
@@ -304,12 +304,12 @@ class Columns:
                 f"{self._sheet.path}: columns {', '.join(map(self._held, pairs[0]))} hold the same words: write labels in one "
                 "column with `;` between, or 1 and 0 in a column for each class; or name the column: init-data --labels"
             )
-        self._choose("labels", named, words if len(believed) < SEVERAL else ())
+        in_folders = any("/" in text for text in self._texts[str(self._roles["image"])])
+        way = f"; or are folders the labels? init-data --ignore {typed(f'*{self._sheet.path.name}')}" if in_folders else ""
+        self._choose("labels", named, words if len(believed) < SEVERAL else (), way)
         if self._roles["labels"] is not None:
             return
         if not binary:
-            beside = any("/" in text for text in self._texts[str(self._roles["image"])])
-            way = f"; or are folders the labels? init-data --ignore {typed(self._sheet.path.name)}" if beside else ""
             raise DataError(
                 f"{self._sheet.path}: column labels is missing (found {', '.join(self._sheet.header)}); expected image, labels, "
                 f"or a column of 0 and 1 a class; init-data --labels names another{way}"

@@ -9,7 +9,7 @@ from unicodedata import normalize
 from dicap.data.sources.base import Item, RawSet, Rejected, unknown_entries
 from dicap.errors import first_of
 from dicap.machine.progress import progress
-from dicap.photos.readers.read import look, read, with_unlabelled
+from dicap.photos.readers.read import look, with_unlabelled
 from dicap.settings import Own
 
 MISSING = "missing"  # what the reader of images says of a file that is not there
@@ -34,7 +34,6 @@ class Survey:
         ratio: share of the labels to use, and why.
         everywhere: classes that every labelled training image shows, as far as is known.
         unreadable, missing: (path, reason).
-        unlisted: image files below the folder that no annotation names.
         problems: sentences on what may go wrong; notes: sentences on what was assumed.
     """
 
@@ -49,7 +48,6 @@ class Survey:
     everywhere: list[str] = field(default_factory=list)
     unreadable: list[tuple[str, str]] = field(default_factory=list)
     missing: list[tuple[str, str]] = field(default_factory=list)
-    unlisted: int = 0
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -62,7 +60,7 @@ class Survey:
 def survey(place: Path, options: Own) -> tuple[Survey, Own]:
     """Look at a folder (or the file of labels in it), opening every image; returns what is there and the options to run it.
 
-    A test split is asked for where there is none (own.test_share 0.2), and images that no annotation names become unlabelled.
+    A test split is asked for where there is none (own.test_share 0.2).
 
     Raises:
         DataError: no labels are found.
@@ -73,13 +71,8 @@ def survey(place: Path, options: Own) -> tuple[Survey, Own]:
     options = drawing.model_copy(update={"test_share": share})
     kind, drawn = raw.source["format"], raw.source.get("test_drawn", 0)
     options = drawing if drawn else options
-    listed, unlisted = len(raw.items), _unlisted(raw, root, options) if options.unlabeled_root or kind != "folders" else 0
-    if unlisted and options.unlabeled_root:
-        raw.notes.append(f"images below {root} that no annotation names, which are left out: {unlisted}")
-    elif unlisted:
-        wider = options.model_copy(update={"unlabeled_root": str(root)})
-        if len((everything := read(root, wider, looking=True)).items) > listed:  # and no copies alone, which are left out
-            raw, options = everything, wider
+    if options.unlabeled_root not in (None, str(root)) and (left_out := _unlisted(raw, root, options)):
+        raw.notes.append(f"images below {root} that no annotation names, which are left out: {left_out}")
     unreadable, missing = [], []
     for i in progress(range(len(raw.items)), desc="look", total=len(raw.items), unit="image"):
         try:
@@ -100,7 +93,6 @@ def survey(place: Path, options: Own) -> tuple[Survey, Own]:
         everywhere=_everywhere(raw),
         unreadable=unreadable,
         missing=missing,
-        unlisted=len(raw.items) - listed,
         notes=raw.notes,
     )
     result.understood = list(_understood(raw, kind, result, drawn, options.test_share))

@@ -60,7 +60,9 @@ class Own(Section):
     value: str | None = own(None, "column beside labels: 1 where the label is there, 0 where it is known to be absent")
     absent: str | None = own(None, "column of classes known to be absent; a class in neither column is then unknown")
     open: str | None = own(None, "column that is 1 where a row is not labelled")
-    ignore: list[str] | None = own(None, "columns, keys of COCO and Label Studio, endings, files and folders without labels")
+    ignore: list[str] | None = own(
+        None, "columns, keys of COCO and Label Studio, endings, files and folders without labels, and patterns as `*_mask.png`"
+    )
     rows: Literal["image", "label"] | None = own(None, "a row is an image, or one label of its image; null: an image")
     separator: str = own("auto", "separator of names in a cell, beside `;`; auto: `;`, and a question if another is possible")
     words: Literal["auto", "class", "none", "empty"] = own(
@@ -81,7 +83,9 @@ class Own(Section):
         "auto", "which of several answers to a Label Studio task counts if times do not tell the newest; auto: a question"
     )
     attributes: Literal["auto", "classes", "ignore"] = own("auto", "use of labels' attributes in CVAT and COCO; auto: a question")
-    unlabeled_root: str | None = own(None, "a second folder, of truly unlabelled images; data/none: none")
+    unlabeled_root: str | None = own(
+        None, "a folder of truly unlabelled images; data_root, as `init-data` writes: those that no row names; data/none: none"
+    )
     test_share: Fraction = own(0.0, "share of the labelled images to draw as test split if no split is given")
     added: str | None = own(None, "CSV of labels given later, as `dicap-stage import-labels` writes it")
     new_classes: list[str] | None = own(None, "classes added by `import-labels`: unknown in images whose labels do not name them")

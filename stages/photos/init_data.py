@@ -1,8 +1,6 @@
 """`dicap-stage init-data`: from a folder to settings that run."""
 
 import csv
-import filecmp
-import math
 import re
 import shlex
 from collections.abc import Callable, Iterable
@@ -11,7 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from dicap.errors import DataError, SettingsError
+from dicap.errors import SettingsError
 from dicap.settings import Own, change_settings, read_yaml
 from stages.support.common import load, params_option, project_root, take_turns
 from stages.support.terminal import columns, finish, say
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
 
 SHOWN = 40  # classes
 MAX_REJECTED = 0.01  # convert.max_rejected as published
-LEFT_OUT = 0.1  # share of images that one may want to leave out; of more the reading is wrong
 ELSEWHERE = ("unlabeled_root", "test_share", "added", "new_classes")  # settings of `own` with options of other names, or none
 READING = tuple(key for key in Own.model_fields if key not in ELSEWHERE)
 LISTS = ("files", "classes", "names", "ignore")
@@ -61,7 +58,7 @@ def command(folder: Path, unlabeled: Path | None, test_share: float | None, dry_
     """
     from dicap.photos.survey import survey
 
-    added, forgotten = _added(params, folder, unlabeled)
+    added, forgotten = _added(params, folder)
     chosen = {key: _listed(value) if key in LISTS else value for key, value in reading.items() if value}
     options = Own.model_validate(
         {
@@ -122,10 +119,8 @@ def _listed(values: Iterable[str]) -> list[str]:
     return [one for value in values for one in next(csv.reader([value], skipinitialspace=True), [])]
 
 
-def _added(params: Path, folder: Path, unlabeled: Path | None) -> tuple[str | None, list[str]]:
+def _added(params: Path, folder: Path) -> tuple[str | None, list[str]]:
     """The labels given so far (own.added) if they are of this folder's images, and a note where they are of others."""
-    from dicap.photos.readers.read import added_before
-
     values = read_yaml(params) if params.exists() else {}
     own, root = values.get("own") or {}, values.get("data_root")
     if not isinstance(own, dict):
@@ -133,18 +128,8 @@ def _added(params: Path, folder: Path, unlabeled: Path | None) -> tuple[str | No
     if (added := own.get("added")) is None:
         return None, []
     same = root is not None and bool(_images_of(project_root() / root) & _images_of(folder))
-    if same and unlabeled is not None and (old := own.get("unlabeled_root")):
-        _check_other(project_root() / old, unlabeled, added_before(project_root() / added))
     note = f"the labels in {added} were given to the images of {root} and are not used here: own.added is empty now"
     return (added, []) if same else (None, [note])
-
-
-def _check_other(old: Path, new: Path, labelled: Iterable[str]) -> None:
-    """Refuse a second folder of unlabelled images, by the name of the first, that holds others by the names of labelled ones."""
-    for image in labelled:
-        one, other = (folder.resolve().parent / image for folder in (old, new))
-        if one.is_file() and other.is_file() and not filecmp.cmp(one, other, shallow=False):
-            raise DataError(f"{new}: {image!r} is another photograph than the one of {old} that was labelled; rename the folder")
 
 
 def _images_of(root: Path) -> set[Path]:
@@ -165,14 +150,8 @@ def _allowed(params: Path) -> float:
 
 def _next(overview: "Survey", dry_run: bool, allowed: float) -> list[str]:
     """What to type next: the run only where it can succeed."""
-    if overview.rejected > max(allowed, LEFT_OUT):
-        return ["see why the files that are named above cannot be read, then look again"]
     if overview.rejected > allowed:
-        share = min(1.0, math.ceil(overview.rejected * 100 + 1) / 100)
-        return [
-            "repair or remove the files that are named above, then look again",
-            f"or leave them out: set convert.max_rejected to {share:g} in params.yaml, then dvc repro",
-        ]
+        return ["repair or remove the files that are named above, or see why they cannot be read, then look again"]
     if len(overview.everywhere) == len(overview.classes):
         return [f"add photographs without {overview.classes[0][0]}, labelled `-`, then look again"]
     return ["the same without --dry-run"] if dry_run else ["dvc repro", "git commit --all    # a sweep runs what is committed"]

@@ -10,7 +10,6 @@ import pytest
 import tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image
 
 from data.raw import shared
 from dicap.data.convert import convert
@@ -155,14 +154,6 @@ def test_two_names_of_one_file_are_one_image_or_refused(root, link):
     link(images / "01.png", images / "07.png")
     with pytest.raises(DataError, match=r"07\.png' is that of .*01\.png'\) too, with other labels"):
         looked_at(root, options())
-
-
-def test_own_photographs_stand_upright(root):
-    exif = Image.Exif()
-    exif[0x0112] = 6  # taken with the camera on its side
-    Image.new("RGB", (40, 20), "red").save(root / "images" / "00.png", exif=exif)
-    raw = looked_at(root, options())
-    assert raw.images.read([item.id for item in raw.items].index("images/00.png")).size == (20, 40)
 
 
 def test_a_folder_may_be_named_from_where_one_is(root, monkeypatch):

@@ -31,7 +31,8 @@ def with_groups(raw: RawSet) -> RawSet:
     for i, (item, mark) in enumerate(zip(raw.items, marks, strict=True)):
         name = PurePosixPath(item.id).stem
         copy = COPY.sub("", name) if COPY.search(name) else None
-        for kind, key in (("bytes", mark), ("group", item.group), ("copy", copy)):
+        group = item.group and item.group.casefold().removesuffix(".0")  # of a column with gaps a number is read as 1.0
+        for kind, key in (("bytes", mark), ("group", group), ("copy", copy)):
             if key is not None:
                 linked.merge(i, first.setdefault((kind, key), i))
         if mark is not None:

@@ -2,7 +2,7 @@
 
 import os
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -52,17 +52,6 @@ class Finder:
             return self._root / meant.lstrip("/")
         self.elsewhere[name] = self._only(name, images)
         return self._root / self.elsewhere[name]
-
-    def check_one_name(self, names: Sequence[str], where: str) -> None:
-        """Refuse several names of which one file was found by the end of its path alone. Raises DataError."""
-        different = {_plain(name.strip().replace("\\", "/")): name for name in names}
-        moved = next((name for name in names if name in self.elsewhere), "")
-        if len(different) > 1 and moved:
-            other = next(name for name in different.values() if name != moved)
-            raise DataError(
-                f"{where}: image: {moved!r} and {other!r} could both be {self.elsewhere[moved]}; put the images into the folders "
-                "of their names, or write the names as they are"
-            )
 
     def notes(self) -> list[str]:
         """A line if images were found elsewhere than where they were said to be."""

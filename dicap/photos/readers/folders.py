@@ -18,32 +18,25 @@ def read(root: Path, own: Own) -> Listing:
     Links (symbolic and hard) to one file, and copies of one name and content, are one image, whose id is the path without a link:
     a link more makes no other image of it. Images in `unlabeled/`, or in no label's folder, are truly unlabelled.
 
-    Folders that `own.ignore` names, and that of `own.unlabeled_root`, are no label's.
+    Folders that `own.ignore` names are no label's.
 
     Raises:
-        Question: a photograph lies in several folders that could be its label, and `own.label_folder` does not say which.
+        Question: a photograph lies in several folders that could be its label, and `own.label_folder` does not say which; or in
+            no folder of a split, where others do.
     """
     place = root.resolve()
     paths = [path for path in list_images(root, again=True) if not is_ignored(path, own.ignore)]
-    if own.unlabeled_root is not None and place in (aside := Path(own.unlabeled_root).resolve()).parents:
-        paths = [path for path in paths if not (place / path).is_relative_to(aside)]
     paths.sort(key=lambda path: os.path.realpath(root / path) != str(place / path))
     parts_of = {path: list(Path(path).parts[:-1]) for path in paths}
-    split_of = _strip_splits(parts_of)
+    split_of = _take_splits(root, parts_of, own)
     notes = []
-    tops = {parts[0]: SPLIT_NAMES.get(parts[0].lower()) for parts in parts_of.values() if len(parts) > 1}
-    if not any(split_of.values()) and {"train", "test"} & {*tops.values()}:
-        others = sorted({parts[0] for parts in parts_of.values() if parts and parts[0].lower() not in SPLIT_NAMES})
-        notes = [f"folders of splits are read as labels, since there are others beside them: {first_of(others, 4)}"]
-        if own.label_folder == "auto":
-            raise Question(f"{root}: {notes[0]}; is it left out?", ignore=others)
     first: dict[tuple[str, str], str] = {}  # of the copies of one name
     rows = []
     for path, checksum in zip(paths, checksums([root / path for path in paths]), strict=True):
         parts, split = parts_of[path], split_of[path]
         image = path if checksum is None else first.setdefault((Path(path).name, checksum), path)
         labels = None
-        if parts and split != "unlabeled" and not _unlabelled(parts):
+        if parts and split != "unlabeled":
             labels = frozenset(_labels(parts, own.label_folder, root / path))
         rows.append(Row(image, labels, split, where=str(root / path)))
     if any(row.labels for row in rows) and len({same_file(root / row.image) for row in rows}) == len(rows):
@@ -61,23 +54,29 @@ def _labels(parts: list[str], level: str, path: Path) -> list[str]:
     return {"first": parts[:1], "last": parts[-1:]}.get(level, parts)
 
 
-def _strip_splits(parts_of: dict[str, list[str]]) -> dict[str, str | None]:
-    """Take away a level of folders that are all splits (train and test, or more); returns the split of each path.
+def _take_splits(root: Path, parts_of: dict[str, list[str]], own: Own) -> dict[str, str | None]:
+    """Take the folder that names the split away from those above each image; returns the splits.
 
-    Images of labels without folders of splits are of train, where both train and test are beside them.
+    Raises:
+        Question: some labelled images lie in a folder of train, val or test, others do not, and that is no label of `own.names`.
     """
-    for level in range(max(map(len, parts_of.values()), default=0)):
-        deep = {path: parts for path, parts in parts_of.items() if len(parts) > level}
-        splits = {path: SPLIT_NAMES.get(parts[level].lower()) for path, parts in deep.items()}
-        flat = [parts for parts in parts_of.values() if 0 < len(parts) <= level and not _unlabelled(parts)]
-        said = {"train", "test"} & {*splits.values()}
-        if None not in splits.values() and (len(said) == 2 or (said and not flat)):
-            for parts in deep.values():
-                del parts[level]
-            beside = {path: "train" for path, parts in parts_of.items() if parts and path not in deep and not _unlabelled(parts)}
-            return dict.fromkeys(parts_of) | beside | splits
-    return dict.fromkeys(parts_of)
-
-
-def _unlabelled(parts: list[str]) -> bool:
-    return any(SPLIT_NAMES.get(name.lower()) == "unlabeled" for name in parts)
+    folder_of: dict[str, str] = {}
+    for path, parts in parts_of.items():
+        for part in sorted(parts, key=lambda part: SPLIT_NAMES.get(part.lower()) != "unlabeled"):  # which counts at any place
+            if part.lower() in SPLIT_NAMES:
+                folder_of.setdefault(path, part)
+    within = {path: part for path, part in folder_of.items() if SPLIT_NAMES[part.lower()] != "unlabeled"}
+    beside = sorted(path for path, parts in parts_of.items() if parts and path not in folder_of)
+    if within and beside:
+        if not {*within.values()} <= {*(own.names or ())}:
+            above = {folder for path in within for folder in Path(path).parents}
+            left = {next((one for one in reversed(Path(path).parents) if one not in above), Path(path)) for path in beside}
+            raise Question(
+                f"{root}: {beside[0]} lies in no folder of a split, as others do ({first_of(sorted({*within.values()}), 4)}): is "
+                "it left out? Or name its folder train, val, test or unlabeled; or where these are labels, name them (--names)",
+                ignore=sorted(one.as_posix() for one in left),
+            )
+        folder_of = {path: part for path, part in folder_of.items() if path not in within}
+    for path, part in folder_of.items():
+        parts_of[path].remove(part)
+    return dict.fromkeys(parts_of) | {path: SPLIT_NAMES[part.lower()] for path, part in folder_of.items()}

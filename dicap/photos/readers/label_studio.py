@@ -53,9 +53,7 @@ def read(root: Path, own: Own) -> Listing:
             except DataError:
                 raise
             except (KeyError, TypeError, AttributeError, StopIteration, ValueError):  # the last: an address that is none
-                raise DataError(
-                    f"{where} names no image, or holds no answers; export the project as JSON, not as JSON-MIN"
-                ) from None
+                raise DataError(f"{where} has no image or no answers; export the project as JSON, not as JSON-MIN") from None
     keys = sorted(key for key in others if not USUAL.fullmatch(plain(key)))
     ask_of_keys(", ".join(own.files or ()), keys, keys, own)
     choices: dict[str, set[str]] = {}

@@ -6,10 +6,11 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from dicap.data.sources.base import FileImages, Item, RawSet, Rejected, inside
+from dicap.data.sources.base import FileImages, Item, RawSet, inside
 from dicap.data.sources.files import linked_folder, list_images, readable, same_file
 from dicap.errors import DataError, first_of
 from dicap.photos.readers.finder import Finder
@@ -70,7 +71,7 @@ class Listing:
 def to_raw(root: Path, listing: Listing, own: Own, looking: bool = False) -> RawSet:
     """The rows as a raw set: an item an image, classes sorted by name, val counted as test where there is no test, else as train.
 
-    A name that is said to be absent, or stands only at images that are missing or cannot be read, is no class.
+    A name that is said to be absent, or stands only at images that are missing, is no class.
 
     Args:
         looking: whether classes may be new, that is, none of `own.names`.
@@ -93,17 +94,17 @@ def to_raw(root: Path, listing: Listing, own: Own, looking: bool = False) -> Raw
         notes.append(f"{count} images of split unlabeled have labels, which were ignored")
     leaves = {file.parent: linked_folder(file, root) for file in files if own.format != "folders"}
     images = FileImages(Path(), files, [leaves.get(file.parent) for file in files], upright=True)
-    classes, lost = _classes(rows, images)
+    classes, lost = _classes(rows, files)
     if not classes:
         raise DataError(f"{root}: none of {len(rows)} images has a label; label some, then try again")
     if lost:
-        notes.append(f"names that only missing or unreadable images have, which are no classes: {first_of(lost, 8)}")
+        notes.append(f"names that only missing images have, which are no classes: {first_of(lost, 8)}")
     check_names(root, classes)
     if not looking and own.names is not None and (new := sorted({*classes} - {*own.names, *(own.new_classes or ())})):
         where = next(row.where for row in rows if new[0] in (row.labels or ()))
         raise DataError(
             f"{where}: {first_of(list(map(repr, new)), 3)}: no such class was there when init-data looked; correct it, or run "
-            f"`dicap-stage init-data {root}` again, with --ignore for a file or folder that says nothing about labels"
+            f"`dicap-stage init-data {root}` again (--ignore leaves a file or folder out)"
         )
     if strange := sorted({name for row in rows for name in row.absent or ()} - {*classes}):
         shown = first_of(strange, 8)
@@ -120,19 +121,12 @@ def to_raw(root: Path, listing: Listing, own: Own, looking: bool = False) -> Raw
     return RawSet(OWN, classes, items, images, listing.source, notes)
 
 
-def _classes(rows: list[Row], images: FileImages) -> tuple[list[str], list[str]]:
-    """The names of labels that some readable image shows (all, where none is readable), and the others; a few are opened."""
-    named = {name for row in rows if row.split != "unlabeled" for name in row.labels or ()}
-    shown: set[str] = set()
-    for i, row in enumerate(rows):
-        if row.split != "unlabeled" and not (row.labels or frozenset()) <= shown:
-            try:
-                images.read(i)
-            except Rejected:
-                continue
-            shown |= row.labels or frozenset()
-    classes = shown or named
-    return sorted(classes), sorted(named - classes)
+def _classes(rows: list[Row], files: list[Path]) -> tuple[list[str], list[str]]:
+    """The names of labels that some image that is there shows (all, where none is), and the others."""
+    labelled = [(row.labels, file) for row, file in zip(rows, files, strict=True) if row.labels and row.split != "unlabeled"]
+    named = {name for labels, _ in labelled for name in labels}
+    shown = {name for labels, file in labelled for name in labels if file.is_file()} or named
+    return sorted(shown), sorted(named - shown)
 
 
 def _one_each(root: Path, listing: Listing, own: Own) -> tuple[list[Row], list[Path], list[str]]:
@@ -157,7 +151,6 @@ def _one_each(root: Path, listing: Listing, own: Own) -> tuple[list[Row], list[P
         of_file.setdefault(same_file(file), []).append((row, file))
     rows, files, several, repeated = [], [], 0, []
     for same in of_file.values():
-        finder.check_one_name([row.image for row, _ in same], same[0][0].where)
         same.sort(key=lambda pair: pair[0].labels is None)
         row, file = first, _ = same[0]
         for other, _ in same[1:]:
@@ -225,28 +218,33 @@ def _with_splits_of_folders(rows: list[Row]) -> tuple[list[Row], list[str]]:
 
     Labelled images beside these folders are of train: a test split that somebody made stays as it is.
     """
-    splits = [_split_of_folder(row.image) if row.split is None else None for row in rows]
-    if any(row.split not in (None, "unlabeled") for row in rows) or not {"train"} < {*splits} - {None}:
+    splits = [split_in(Path(row.image).parent / "_", Path()) if row.split is None else None for row in rows]
+    said = {*splits} - {None}
+    beside = [row.labels is not None and row.split is None and split is None for row, split in zip(rows, splits, strict=True)]
+    if any(row.split not in (None, "unlabeled") for row in rows) or not said or (len(said) == 1 and not any(beside)):
+        return rows, []
+    first = rows[beside.index(True)] if any(beside) else rows[0]
+    if said == {"train"}:
+        if any(part.lower() in SPLIT_NAMES for row in rows for part in Path(row.image).parts[:-1]):
+            raise DataError(
+                f"{first.where}: {first.image} lies beside a folder of split train, and no test split is said: which split is "
+                "it of? Write a column split, or name its folder train, val, test or unlabeled"
+            )
         return rows, []
     notes = ["no split is said: each image has that of the folder it lies in (train, val, test)"]
-    beside = [row.labels is not None and row.split is None and split is None for row, split in zip(rows, splits, strict=True)]
     if count := sum(beside):
-        notes.append(f"images beside these folders, taken to train: {count}, such as {rows[beside.index(True)].image}")
+        notes.append(f"images beside these folders, taken to train: {count}, such as {first.image}")
     splits = ["train" if is_beside else split for is_beside, split in zip(beside, splits, strict=True)]
     return [replace(row, split=split) if split else row for row, split in zip(rows, splits, strict=True)], notes
 
 
-def _split_of_folder(image: str) -> str | None:
-    """train, val or test, where the name of a folder above an image says it."""
-    words = (word.rstrip("0123456789") for part in Path(image).parts[:-1] for word in re.split(r"[ _.-]", part.lower()))
-    return next((SPLIT_NAMES[word] for word in words if SPLIT_NAMES.get(word) in ("train", "val", "test")), None)
-
-
 def is_ignored(name: str, ignored: Iterable[str] | None) -> bool:
-    """Whether a file is named as saying nothing: by its path below the folder, a folder above it, or its ending (`.`: none)."""
+    """Whether a file is named as saying nothing: by its path below the folder, a folder above it, its ending (`.`: none), or a
+    pattern such as `*_mask.png`.
+    """
     path = Path(name)
     ways = {name, path.suffix.lower() or ".", *map(str, path.parents)} - ({"."} if path.suffix else set())
-    return any(one.rstrip("/") in ways or one.lower() in ways for one in ignored or ())
+    return any(one.rstrip("/") in ways or one.lower() in ways or fnmatchcase(name, one) for one in ignored or ())
 
 
 def check_names(where: object, classes: Iterable[str]) -> None:
@@ -254,7 +252,7 @@ def check_names(where: object, classes: Iterable[str]) -> None:
     for name in classes:
         if name in ("", "-", "*") or ";" in name or has_control(name):
             raise DataError(
-                f"{where}: class {name!r}: no name, `-`, `*`, `;` and control characters mean something else in tables; rename it"
+                f"{where}: class {name!r}: in tables no name, `-`, `*`, `;` and control characters are none; rename it"
             )
 
 
@@ -286,9 +284,8 @@ def split_in(path: Path, base: Path) -> str | None:
 
 def words_of(path: Path, base: Path) -> list[str]:
     """The words in a file's name and those of the folders above it, without numbers."""
-    words = path.stem.lower().replace("-", "_").replace(".", "_").split("_")
-    words += [part.lower() for part in path.parent.relative_to(base).parts] if path.is_relative_to(base) else []
-    return [word.rstrip("0123456789") for word in words]
+    parts = [path.stem, *(path.parent.relative_to(base).parts if path.is_relative_to(base) else ())]
+    return [word.rstrip("0123456789") for part in parts for word in re.split("[ _.-]", part.lower())]
 
 
 def _composed(names: frozenset[str] | None) -> frozenset[str] | None:

@@ -129,6 +129,8 @@ def doubt_of(name: str, names: Collection[str], typed_in: bool = False) -> str:
         return "the word that another class is not there, or is doubtful"
     if any(unicodedata.category(letter) == "Cf" for letter in name):
         return "a name with letters that cannot be seen"
+    if not typed_in and any(mark in name and {*map(str.strip, name.split(mark))} <= {*names} for mark in "+&,;|/ _-"):
+        return "several"
     if typed_in and CODED.fullmatch(name) and all(map(CODED.fullmatch, names)):
         return "0 and 1 of several, which need a column each, headed by the class"
     if typed_in and SCORED.search(name):

@@ -1,8 +1,9 @@
 """What an image means of which nothing is said: none of the classes, or that nobody looked at it."""
 
+from collections import Counter
 from dataclasses import replace
 
-from dicap.photos.readers.listing import Listing, Row
+from dicap.photos.readers.listing import Listing
 from dicap.photos.readers.question import Question
 
 
@@ -16,13 +17,12 @@ def with_empty(listing: Listing, empty: str) -> Listing:
     """
     labelled = [row for row in listing.rows if row.labels is not None and row.split != "unlabeled"]
     said = [row for row in labelled if row.absent is None]
-    parts: dict[str, list[Row]] = {}
-    for row in said:
-        for part in {row.split or row.where, row.where}:
-            parts.setdefault(part, []).append(row)
+    parts = {id(row): {row.split or row.where, row.where} for row in said}
+    sizes = Counter(part for row in said for part in parts[id(row)])
+    labelled_parts = {part for row in said if row.labels for part in parts[id(row)]}
     idle = set()  # rows of which no other of the same split or file has a label
     if any(row.labels for row in labelled):
-        idle = {id(row) for rows in parts.values() if len(rows) > 1 and not any(row.labels for row in rows) for row in rows}
+        idle = {row for row, of_row in parts.items() if any(sizes[part] > 1 for part in of_row - labelled_parts)}
     bare = [row for row in said if row.empty and id(row) not in idle]
     none = [row for row in said if not row.empty and not row.labels]
     told = len(said) < len(labelled) or any(id(row) not in idle for row in none)

@@ -17,11 +17,12 @@ from dicap.errors import DataError, first_of
 from dicap.files.checksum import sha256
 from dicap.photos.readers import coco_file, folders, label_studio, table, xml_files
 from dicap.photos.readers.copies import with_groups, without_leaks
+from dicap.photos.readers.derived import ask_of_derived
 from dicap.photos.readers.heads import plain
 from dicap.photos.readers.listing import is_ignored, to_raw
 from dicap.photos.readers.names import ask_of_names, with_words
 from dicap.photos.readers.nothing import with_empty
-from dicap.photos.readers.question import Question, joined
+from dicap.photos.readers.question import Question, joined, typed
 from dicap.photos.readers.sheet import OTHERS, Names, Sheet, read_names, read_sheet
 from dicap.photos.readers.understand import opened, understand
 from dicap.randomness import order_by_name
@@ -93,24 +94,29 @@ def look(place: Path, said: Own) -> tuple[Path, Own, RawSet]:
         said: what the user says of it; `own.names` are names that are certain, and others may be new.
 
     Raises:
-        DataError: nothing readable is there.
+        DataError: nothing readable is there, or what would be chosen is not readable.
         Question: something can be read in more than one way.
     """
     own, texts, answers = said, [], {}
     while True:
         try:
             root, reading = understand(place, own)
+            if own.unlabeled_root is None and reading.format != "folders":  # photographs that no row names, now or later
+                reading = reading.model_copy(update={"unlabeled_root": str(root)})
             raw = read(root, reading, looking=True)
+            if own.unlabeled_root is None and reading.format != "folders":
+                labelled = [item.id for item in raw.items if item.labels is not None]
+                ask_of_derived(root, [item.id for item in raw.items if item.labels is None], labelled)
         except Question as question:
             before, answers = answers, joined(answers, question.options)
             texts.append(question.text)
             if answers == before:  # it has been answered, and is asked again
-                raise Question("; ".join(texts), **answers) from None
+                raise DataError("; ".join(texts)) from None
             own = own.model_copy(update=joined({key: getattr(own, key) for key in answers}, answers))
         except DataError as error:
             if not texts:
                 raise
-            raise Question("; ".join([*texts, f"read so, {error}"]), **answers) from None
+            raise DataError("; ".join([*texts, f"and as it would be read, {error}"])) from None
         else:
             if texts:
                 raise Question("; ".join(texts), **answers)
@@ -147,12 +153,16 @@ def read(root: Path, own: Own, looking: bool = False) -> RawSet:
     if own.added:
         raw = with_added(raw, Path(own.added), root, own.new_classes or ())
     if not looking and (lost := sorted({*(own.names or ())} - {*raw.classes})):
+        shown = first_of(list(map(repr, lost)), 3)
         raise DataError(
-            f"{root}: no image is labelled {first_of(list(map(repr, lost)), 3)} any more, as when init-data looked; bring it "
-            f"back, or run `dicap-stage init-data {root}` again"
+            f"{root}: no image is labelled {shown} any more; bring it back, or run `dicap-stage init-data {root}` again"
         )
     raw.notes.extend(forgotten(own.added))
-    ways = {"train": "label some images", "test": "set own.test_share, for example to 0.2, to draw one from the labelled images"}
+    less = f", or leave the splits out: init-data --ignore {typed(own.split)}" if own.split else ""
+    ways = {
+        "train": f"label some images of it{less}",
+        "test": "set own.test_share, for example to 0.2, to draw one from the labelled images",
+    }
     splits = {item.split for item in raw.items}
     if lacking := [split for split in ways if split not in splits]:
         raise DataError(f"{root}: no image of split {lacking[0]}; {ways[lacking[0]]}")
@@ -256,14 +266,11 @@ def added_before(path: Path | str | None) -> dict[str, Given]:
         return {}
     path = Path(path)
     if not path.is_file():
-        raise DataError(
-            f"{path}: no such file; bring it back (git checkout {path}), or set own.added to null and lose its labels"
-        )
+        raise DataError(f"{path}: no such file; bring it back (git checkout {path}), or set own.added to null")
     named = re.fullmatch(r"added-([0-9a-f]{12})\.csv", path.name)
     if named is not None and named[1] != content_mark(path.read_bytes()):
         raise DataError(
-            f"{path}: not as import-labels wrote it, named by its content; bring it back (git checkout {path}), or where "
-            "you changed it, give it another name and set own.added to that"
+            f"{path}: not as import-labels wrote it; bring it back (git checkout {path}), or rename it and set own.added to that"
         )
     return read_added(path, known=None, separator=";")
 
@@ -300,10 +307,7 @@ def read_added(
     if lost := [name for name in ("image", "labels") if name not in sheet.header]:
         raise DataError(f"{path}: column {lost[0]} is missing (found {', '.join(sheet.header)}); expected image, labels")
     if strange := [name for name in sheet.header if name not in IMPORTED]:
-        raise DataError(
-            f"{path}: column {strange[0]} is none that import-labels reads, and may change what the labels mean; take it out, or "
-            "write image, labels and absent as it means"
-        )
+        raise DataError(f"{path}: column {strange[0]} is none that import-labels reads, and may change the labels; take it out")
     given: dict[str, Given] = {}
     ids = {*(images or ())}
     composed = {normalize("NFC", image): image for image in ids}  # a program may have written an accent as a letter of its own
@@ -320,9 +324,7 @@ def read_added(
         if known is not None and name not in ids:  # a name may begin with a blank
             name = name.strip()
         if in_part and names and gone is None:
-            raise sheet.error(
-                row, "absent: empty beside labels; write `*` if all other classes are absent, `-` if that is known of none"
-            )
+            raise sheet.error(row, "absent: empty beside labels; write `*` if all others are absent, `-` if none is known to be")
         whole = names == [] or gone == [OTHERS]
         of_image = Given(names or [], None if whole else gone, None if was == "?" else was, photo)
         if images is not None and name not in ids:
@@ -357,17 +359,17 @@ def with_unlabelled(raw: RawSet, folder: Path, base: Path, ignore: Iterable[str]
     """
     assert isinstance(raw.images, FileImages)
     known = {same_file(file) for file in raw.images.paths}
-    fresh = {same_file(folder / path): path for path in reversed(list_images(folder)) if not is_ignored(path, ignore)}
+    images = list_images(folder, required=folder.resolve() != base.resolve())
+    fresh = {same_file(folder / path): path for path in reversed(images) if not is_ignored(path, ignore)}
     others = sorted(path for file, path in fresh.items() if file not in known)
     place = Path(os.path.relpath(folder.resolve(), base.resolve()))
     prefix = Path(folder.resolve().name) if ".." in place.parts else place
     more = [Item(readable((prefix / path).as_posix()), readable(path), "unlabeled", None) for path in others]
     if twice := sorted({item.id for item in raw.items} & {item.id for item in more}):
         raise DataError(f"{folder}: {twice[0]!r} is the name of an image of the data set too; rename the folder")
-    note = f"{len(more)} unlabelled images: photographs in {folder} that no row names"
+    notes = [*raw.notes, *([f"{len(more)} unlabelled images: photographs in {folder} that no row names"] if more else [])]
     files = [*raw.images.paths, *(folder / path for path in others)]
-    images = FileImages(Path(), files, raw.images.below, upright=True)
-    return replace(raw, items=[*raw.items, *more], images=images, notes=[*raw.notes, note])
+    return replace(raw, items=[*raw.items, *more], images=FileImages(Path(), files, raw.images.below, upright=True), notes=notes)
 
 
 def with_test(raw: RawSet, share: float) -> RawSet:
@@ -382,7 +384,7 @@ def with_test(raw: RawSet, share: float) -> RawSet:
         labels[place, [c for row in rows for c in raw.items[row].labels or ()]] = True
     if len(names) == 1:
         raise DataError(
-            f"{raw.dataset}: all {len(groups[names[0]])} labelled images are copies, or of one group; a test split needs another"
+            f"{raw.dataset}: all {len(groups[names[0]])} labelled images are of one group; a test split needs another"
         )
     order = order_by_name(names, 0, "test")
     chosen = {row for place in np.flatnonzero(stratified(labels[order], share)) for row in groups[names[order[place]]]}

@@ -125,9 +125,7 @@ def _csv(path: Path) -> Content:
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     header, rows, places = [head.strip() for head in next(reader, [])], [], []
     if header and (header[0].casefold().startswith("sep=") or any(map(is_image_name, header))):
-        raise DataError(
-            f"{path}: line 1 has no heads; write a first line with a head for each cell, such as `image{separator}labels`"
-        )
+        raise DataError(f"{path}: line 1 has no heads; write a first line of heads, such as `image{separator}labels`")
     for row in reader:
         if not any(map(str.strip, row)):
             continue
@@ -145,6 +143,7 @@ def _parquet(path: Path) -> Content:
     with open(path, "rb") as file:  # pyarrow's message would have the path a second time, and be cut by its length
         try:
             frame = pd.read_parquet(file)
+            frame = frame if isinstance(frame.index, pd.RangeIndex) else frame.reset_index()
         except ValueError as error:  # of pyarrow, or of what pandas keeps in the metadata
             raise DataError(f"{path}: not readable ({first_line(error)}); write it again") from None
     columns = [[*map(_cell, frame.iloc[:, c])] for c in range(frame.shape[1])]

@@ -26,7 +26,8 @@ def read(root: Path, own: Own) -> Listing:
     - a column of values says of each row's label whether it is there (1) or absent (0); nothing is known of the others.
 
     With columns of classes, 1 says that the class is there, 0 that it is absent; what -1 and an empty cell say `own.minus` and
-    `own.blank` say. Where all of them are empty the row is not labelled.
+    `own.blank` say. Where all of them are empty nothing is said of the row if a blank means absent (`own.empty`), else it is not
+    labelled.
 
     Raises:
         DataError: a file or one of its rows is not as described; names the line. A column has no role.
@@ -86,7 +87,10 @@ def _rows(sheet: Sheet, own: Own, root: Path, labels: Names, absent: Names) -> t
     rows, notes = [], []
     splits = sheet.texts(own.split)
     if own.split is None and len({*sheet.files}) > 1:
-        splits = [split_in(path, root) or "" for path in sheet.files]
+        of_file = {path: split_in(path, root) or "" for path in sheet.files}
+        if any(of_file.values()) and (lost := [path for path, split in of_file.items() if not split]):
+            raise DataError(f"{lost[0]}: names no split, as other files do; rename it to train, val, test or unlabeled")
+        splits = [of_file[path] for path in sheet.files]
     groups = sheet.texts(own.group)
     no_groups = {name for name in {*groups} if name == NONE or says_nothing(name, {*groups})}
     unlabelled = [mark == 1 for mark in marks(sheet, own.open)]
@@ -94,7 +98,7 @@ def _rows(sheet: Sheet, own: Own, root: Path, labels: Names, absent: Names) -> t
     for i, (image, names, gone, where) in enumerate(zip(images, labels, absent, sheet.places, strict=True)):
         split = "unlabeled" if unlabelled[i] else split_of(splits[i], where)
         if not image.strip() or has_control(image.strip()):
-            raise sheet.error(i, f"column image: found {image.strip()!r}; name a file")
+            raise sheet.error(i, f"column image: found {image.strip()!r}; name a file, in several tables under the same head")
         if groups[i] in no_groups:
             text = f"group: {groups[i]!r} would be one group of all such rows"
             raise sheet.error(i, f"{text}; write nothing where it is not known, or another name")
@@ -103,7 +107,7 @@ def _rows(sheet: Sheet, own: Own, root: Path, labels: Names, absent: Names) -> t
                 text = "absent: empty beside labels: are the other classes unknown, or absent (--empty-absent absent)?"
                 raise Question(f"{where}: {text}", empty_absent="unknown")
             gone = [] if own.empty_absent == "unknown" else None
-        bare = names is None and not gone and split in SAID
+        bare = names is None and not gone and (split in SAID or (own.labels is None and own.blank == "absent"))
         whole = bare or gone is None or gone == [OTHERS] or (own.labels is not None and own.value is None and names == [])
         known = None if whole else frozenset(gone or ())
         nothing = unlabelled[i] or (names is None and not gone and not bare)
@@ -122,10 +126,7 @@ def marks(sheet: Sheet, head: str | None) -> list[int | None]:
     for row, text in enumerate(sheet.texts(head)):
         value = text.casefold()
         if value and value not in MARKS:
-            way = f"a column that is no class is left out by init-data --ignore {typed(head or '')}"
-            raise sheet.error(
-                row, f"column {head} is {text!r}; write 1 (there), 0 (absent), or nothing or -1 where it is not known; {way}"
-            )
+            raise sheet.error(row, f"column {head} is {text!r}; write 1 (there), 0 (absent), or nothing or -1 (not known)")
         values.append(1 if value in YES else 0 if value in NO else -1 if value else None)
     return values
 

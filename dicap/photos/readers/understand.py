@@ -14,6 +14,7 @@ from unicodedata import normalize
 from dicap.data.sources.files import base_of, is_image_name, list_images, list_others
 from dicap.errors import DataError, first_of
 from dicap.photos.readers import coco_file, heads, label_studio, xml_files
+from dicap.photos.readers.derived import ask_of_derived
 from dicap.photos.readers.heads import SPLIT_NAMES, plain
 from dicap.photos.readers.listing import is_ignored, split_in, words_of
 from dicap.photos.readers.names import NOTHING, doubt_of
@@ -26,6 +27,11 @@ from dicap.settings.catalogue import FORMATS
 TABLES = (DOCUMENTED[0], "labels.parquet")  # where one of these is there, no other file is meant
 TABULAR, IF_NAMED = (".csv", ".tsv", ".tab", ".parquet"), (".txt", ".xlsx", ".xls", ".ods")
 SEVERAL = 3  # columns of 0 and 1 that are believed rather than a column of texts beside them
+ROLES = {  # of columns that are asked about
+    "open": "is a row with 1 in column {} not labelled?",
+    "value": "is the label there where column {} is 1, and known to be absent where it is 0?",
+    "group": "do photographs of one value of column {} belong on one side of every split?",
+}
 WRITE = "write the labels as labels.csv with the columns image, labels, or export them as COCO JSON"
 
 
@@ -41,6 +47,9 @@ def understand(place: Path, said: Own) -> tuple[Path, Own]:
         Question: a file or a column has no role that is known.
     """
     root, said = opened(place, said)
+    aside = Path(said.unlabeled_root or root).resolve()
+    if root.resolve() in aside.parents:  # whose photographs are no label's
+        said = said.model_copy(update={"ignore": [*(said.ignore or ()), aside.relative_to(root.resolve()).as_posix()]})
     others = [name for name in list_others(root) if not is_ignored(name, said.ignore) and not is_ours(root / name)]
     kind, files = ("folders", []) if said.format == "folders" else _labels(root, said, others)
     if not said.files:
@@ -64,10 +73,10 @@ def opened(place: Path, said: Own) -> tuple[Path, Own]:
 def is_ours(path: Path) -> bool:
     """Whether a command or a page of ours wrote a file: answers of a model are no labels, and a list is to be imported."""
     header = set()
-    if path.suffix.lower() in (".csv", ".parquet"):
+    if path.suffix.lower() in TABULAR:
         with suppress(DataError):
             header = {*read_sheet(path).header}
-    listed = header and re.fullmatch(r"labels-[0-9a-f]{4,}.*\.csv", path.name)
+    listed = header and re.search(r"labels-[0-9a-f]{6}.*\.csv$", path.name)  # also `Copy of labels-0a1b2c (1).csv`
     return bool(listed) or any(known <= header for known in heads.OURS)
 
 
@@ -105,10 +114,11 @@ def _labels(root: Path, said: Own, others: list[str]) -> tuple[str, list[str]]:
             kinds[name] = kind
     if not kinds:
         return _without_files(root, said, others), []
-    best = min(kinds, key=lambda name: (kinds[name] == "table", len(_words(root, name))))
+    words = {name: _words(root, name, kind) for name, kind in kinds.items()}
+    best = min(kinds, key=lambda name: (kinds[name] == "table", len(words[name])))
     kind = kinds[best]
-    files = [name for name in kinds if said.files or (kinds[name] == kind and _is_alike(root, name, best, kind))]
-    if rest := [name for name in kinds if name not in files or kinds[name] != kind]:
+    files = [name for name in kinds if kinds[name] == kind and (said.files or words[name] == words[best])]
+    if rest := [name for name in kinds if name not in files]:
         raise Question(
             f"{root}: labels could be those of {first_of(files, 3)} ({kind}) or of {first_of(rest, 3)}; to read several, pass "
             f"--files {typed(listed([*kinds]))}",
@@ -116,23 +126,16 @@ def _labels(root: Path, said: Own, others: list[str]) -> tuple[str, list[str]]:
             ignore=rest,
         )
     if not said.files and heads.MODEL.search(files[0].lower()):
-        raise Question(
-            f"{root / files[0]}: named as a model's answers, which are no labels; or did somebody give them?", files=files
-        )
+        raise Question(f"{root / files[0]}: named as a model's answers; or did somebody give these labels?", files=files)
     return kind, files
 
 
-def _words(root: Path, name: str) -> set[str]:
-    """The words in the name of a file of labels that tell it from others, beside splits and numbers."""
-    return {*words_of(root / name, root)} - {*SPLIT_NAMES, *heads.WORDS_OF_FILES}
-
-
-def _is_alike(root: Path, name: str, first: str, kind: str) -> bool:
-    """Whether a file is read with the first one: of tables and COCO one of a split, and not another one as `train_pseudo.csv`."""
-    if kind not in ("table", "coco") or name == first:
-        return True
-    splits = kind == "coco" or None not in (split_in(root / name, root), split_in(root / first, root))
-    return splits and _words(root, name) == _words(root, first)
+def _words(root: Path, name: str, kind: str) -> set[str]:
+    """What tells a table or a COCO file from those that are read with it: its words beside splits, or that it names no split."""
+    if kind not in ("table", "coco"):
+        return set()
+    alone = {name} if kind == "table" and split_in(root / name, root) is None else set()
+    return {*words_of(root / name, root)} - {*SPLIT_NAMES, *heads.WORDS_OF_FILES} | alone
 
 
 def _without_files(root: Path, said: Own, others: list[str]) -> str:
@@ -154,9 +157,6 @@ def _without_files(root: Path, said: Own, others: list[str]) -> str:
 
 def _ask_of_files(root: Path, names: list[str], kind: str, said: Own) -> None:
     """Ask of files that nothing reads, by their endings; and of folders whose names are hardly those of labels."""
-    aside = Path(said.unlabeled_root or root).resolve()  # which counts where it is a folder in this one
-    ignored = [*(said.ignore or ()), *([str(aside.relative_to(root.resolve()))] if root.resolve() in aside.parents else [])]
-    names = [name for name in names if not is_ignored(name, ignored)]
     endings: dict[str, list[str]] = {}
     for name in names:
         endings.setdefault(Path(name).suffix.lower() or ".", []).append(name)
@@ -164,10 +164,11 @@ def _ask_of_files(root: Path, names: list[str], kind: str, said: Own) -> None:
     unread = f"files that are not read: {shown}; " if names else ""
     ways: dict[str, str] = {}
     if kind == "folders" and said.format is None:
-        images = [name for name in list_images(root, required=False) if not is_ignored(name, ignored)]
+        images = [name for name in list_images(root, required=False) if not is_ignored(name, said.ignore)]
         stems = {part for name in names for part in (Path(name).stem, Path(name).stem.partition(".")[0])}
         if 2 * sum(Path(name).stem in stems for name in images) > len(images):
             raise DataError(f"{root}: {unread}most photographs have one, and labels may be in them: {WRITE}")
+        ask_of_derived(root, images)
         if strange := _of_anything(images):
             raise DataError(
                 f"{root}: {unread}is {strange!r} a label? Folders of such a name hold photographs of anything: {WRITE}, and look "
@@ -205,10 +206,16 @@ class Columns:
         used = {*(said.classes or ()), *(head for key in SINGLE if (head := getattr(said, key)))}
         if lost := sorted(used - {*sheet.header}):
             raise DataError(f"{sheet.path}: column {lost[0]} is missing (found {', '.join(sheet.header) or 'nothing'})")
-        self._free = [head for head in sheet.header if head not in used | {*(said.ignore or ())}]
+        self._unused = [*(said.ignore or ())]
         self._texts = {head: sheet.texts(head) for head in sheet.header}
         self._words = {head: {text.casefold() for text in texts} - {""} for head, texts in self._texts.items()}
         self._binary = {head for head in sheet.header if self._is_binary(head)}
+
+    @property
+    def _free(self) -> list[str]:
+        """The columns without a role."""
+        used = {*self._unused, *(self._roles["classes"] or ()), *(self._roles[key] for key in SINGLE)}
+        return [head for head in self._sheet.header if head not in used]
 
     def understood(self) -> dict[str, Any]:
         """The roles as settings of the section `own`. Raises Question."""
@@ -216,8 +223,9 @@ class Columns:
         if roles["image"] is None:
             self._image()
         same = self._texts[str(roles["image"])]
-        idle = [head for head in self._free if self._texts[head] == same or not self._words[head] or self._numbers_rows(head)]
-        self._leave(idle)
+        self._unused += [
+            head for head in self._free if self._texts[head] == same or not self._words[head] or self._numbers_rows(head)
+        ]
         if roles["split"] is None:
             known = {*SPLIT_NAMES}
             named = [head for head in self._called(heads.SPLIT) if self._words[head] & known or plain(head) == heads.SPLIT[0]]
@@ -228,32 +236,26 @@ class Columns:
         for key in ("absent", "group"):
             if roles[key] is None and (key == "group" or roles["labels"]):
                 self._choose(key, self._called((key,))[:1])
-        usual = [head for head in self._free if head not in self._binary and heads.USUAL.fullmatch(plain(head))]
-        self._leave(usual)
+        self._unused += [head for head in self._free if head not in self._binary and heads.USUAL.fullmatch(plain(head))]
         self._ask_of_others()
         rows = {"rows": "label"} if roles["value"] is not None else {}
-        return roles | rows | {"ignore": list(dict.fromkeys([*(self._said.ignore or ()), *idle, *usual])) or None}
+        return roles | rows | {"ignore": self._unused or None}
 
     def _called(self, names: Sequence[str]) -> list[str]:
         """The columns with one of these heads, in their order."""
         return sorted((head for head in self._free if plain(head) in names), key=lambda head: names.index(plain(head)))
 
-    def _choose(self, role: str, named: list[str], likely: Sequence[str] = ()) -> None:
-        """Give a role to the column with a head of it; of several, or of one that only looks so, is asked."""
+    def _choose(self, role: str, named: list[str], likely: Sequence[str] = (), way: str = "") -> None:
+        """Give a role to the column with a head of it; of several, or of one that only looks so, is asked: or another way?"""
         if len(named) == 1:
             self._roles[role] = named[0]
-            self._leave(named)
         elif several := [*(named or likely)]:
             rivals = f", and not {', '.join(named[1:])}" if named else ""
-            text = f"is column {self._held(several[0])} that of the {role.removesuffix('s')}s{rivals}?"
+            text = f"is column {self._held(several[0])} that of the {role.removesuffix('s')}s{rivals}?{way}"
             raise self._ask(text, **{role: several[0], "ignore": named[1:]})
 
     def _ask(self, text: str, **options: str | list[str]) -> Question:
         return Question(f"{self._sheet.path}: {text}", **options)
-
-    def _leave(self, gone: Sequence[str]) -> None:
-        """Take columns out of those that have no role yet."""
-        self._free = [head for head in self._free if head not in gone]
 
     def _held(self, head: str) -> str:
         shown = dict.fromkeys(text if len(text) <= 24 else f"{text[:21]}..." for text in self._texts[head] if text)
@@ -296,49 +298,52 @@ class Columns:
         of_rows += [head for head in binary if plain(head) in heads.OPEN or NOTHING.fullmatch(head) or doubt_of(head, binary)]
         believed = [head for head in binary if head not in of_rows]
         named = [head for head in self._called(heads.LABEL) if head in texts]
-        self._choose("labels", named, words if len(believed) < SEVERAL else ())
+        pairs = [(one, other) for one in words for other in speak if other != one and self._words[one] & self._words[other]]
+        if pairs and not named:
+            raise DataError(
+                f"{self._sheet.path}: columns {', '.join(map(self._held, pairs[0]))} hold the same words: write labels in one "
+                "column with `;` between, or 1 and 0 in a column for each class; or name the column: init-data --labels"
+            )
+        in_folders = any("/" in text for text in self._texts[str(self._roles["image"])])
+        way = f"; or are folders the labels? init-data --ignore {typed(f'*{self._sheet.path.name}')}" if in_folders else ""
+        self._choose("labels", named, words if len(believed) < SEVERAL else (), way)
         if self._roles["labels"] is not None:
             return
         if not binary:
             raise DataError(
                 f"{self._sheet.path}: column labels is missing (found {', '.join(self._sheet.header)}); expected image, labels, "
-                "or a column of 0 and 1 a class; init-data --labels names another"
+                f"or a column of 0 and 1 a class; init-data --labels names another{way}"
             )
         if not believed:
             raise self._ask(f"is column {binary[0]} of 0 and 1 a class?", classes=binary[:1])
         self._roles["classes"] = believed
-        self._leave(believed)
 
     def _ask_of_others(self) -> None:
         """Ask of the columns that have no role."""
-        roles: dict[str, str] = {}
-        texts, left = [], []
-        free = {key for key in ("open", "value", "group") if self._roles[key] is None}
-        free -= {"value"} if self._roles["labels"] is None else set()
-        for head in self._free:
-            name, binary = plain(head), head in self._binary
-            if name in heads.OPEN and binary:
-                role, text = "open", f"is a row with 1 in column {head} not labelled?"
-            elif heads.VALUE.fullmatch(name) and self._words[head] <= MARKS:
-                role, text = "value", f"is the label there where column {head} is 1, and known to be absent where it is 0?"
-            elif heads.GROUP.fullmatch(name) and not binary and len(self._words[head]) > 1:
-                role = "group"
-                text = f"do photographs of one value of column {self._held(head)} belong on one side of every split?"
-            else:
-                role = text = ""
-            if role in free - roles.keys():
-                roles[role] = head
-                texts.append(text)
-            else:
-                left.append(head)
-        classes = []
+        names = {head: plain(head) for head in sorted(self._free, key=lambda head: len(self._words[head]))}  # widest groups first
+        binary = [head for head in names if head in self._binary]
+        likely = {
+            "open": [head for head in binary if names[head] in heads.OPEN],
+            "value": [head for head in names if heads.VALUE.fullmatch(names[head]) and self._words[head] <= MARKS],
+            "group": [head for head in names if heads.GROUP.fullmatch(names[head]) and len(self._words[head]) > 1],
+        }
+        if splits := [head for head in binary if {*names[head].split("_")} & {*SPLIT_NAMES} and head not in likely["open"]]:
+            classes = self._roles["classes"]
+            way = f"; or it is a class: --classes {typed(listed([*classes, splits[0]]))}" if classes else ""
+            raise DataError(
+                f"{self._sheet.path}: column {splits[0]} of 0 and 1 may be the split: write a column split (train, val, test) in "
+                f"its place; or it says nothing: init-data --ignore {typed(splits[0])}{way}"
+            )
+        likely["value"] = likely["value"] if self._roles["labels"] else []
+        likely["group"] = [head for head in likely["group"] if head not in binary]
+        roles = {role: some[0] for role, some in likely.items() if some and self._roles[role] is None}
+        texts = [ROLES[role].format(self._held(head)) for role, head in roles.items()]
+        left = [head for head in self._free if head not in roles.values()]
         if left:
-            several = f"columns {', '.join(map(self._held, left))} have" if len(left) > 1 else f"column {self._held(left[0])} has"
-            texts.append(f"{several} no role that is known: labels, a class, the split, a group?")
-            if not self._said.classes:  # somebody looks at what was taken for a class, too
-                classes = self._roles["classes"] or []
-        if texts:
-            raise self._ask("; ".join(texts), **roles, ignore=left, classes=classes)
+            texts.append(f"no role is known of {', '.join(map(self._held, left))}: labels, a class, the split, a group?")
+        if texts:  # somebody looks at what was taken for a class, too
+            classes = self._roles["classes"] if left and not self._said.classes else None
+            raise self._ask("; ".join(texts), **roles, ignore=left, classes=classes or [])
 
 
 def _looks_like_labels(texts: Sequence[str]) -> bool:

@@ -52,9 +52,7 @@ def _read_voc(root: Path, own: Own) -> Listing:
     notes = []
     loose = sum(path.stem not in lists for path in trees) if lists else 0
     if loose == len(trees):
-        raise DataError(
-            f"{root}: ImageSets/Main: {min(lists)!r} is no annotation, nor is another line; write names without folder and ending"
-        )
+        raise DataError(f"{root}: ImageSets/Main: {min(lists)!r} is no annotation, nor is another line; write names alone")
     if loose:
         notes.append(f"annotations that no list of ImageSets/Main names, taken to train: {loose}")
     return Listing(rows, {"annotations": [path.name for path in [*trees][:3]], "files": len(trees)}, notes)
@@ -122,19 +120,19 @@ def _parse(path: Path) -> ElementTree.Element:
 
 
 def _image_sets(base: Path, annotated: set[str]) -> dict[str, str]:
-    """The split of each annotation by its name. Raises DataError where one is in two, or no list names a split."""
+    """The split of each annotation by its name. Raises DataError where one is in two, or in a list that names none."""
     splits: dict[str, str] = {}
-    others: list[Path] = []
+    others: dict[Path, set[str]] = {}
     files = [path for path in base.rglob("ImageSets/Main/*") if path.suffix.lower() == ".txt"]
     for path in sorted(files, key=lambda path: (path.stem.lower() == "trainval", path)):  # which repeats the names of val
         name, lines = path.stem.lower(), {*map(str.strip, decode(path).splitlines())} - {""}
         if name not in SPLIT_NAMES:
-            others += [path] if lines & annotated else []
+            others[path] = lines & annotated
             continue
         for line in sorted(lines):
             split = splits.setdefault(line, SPLIT_NAMES[name])
             if split != SPLIT_NAMES[name] and (name, split) != ("trainval", "val"):
                 raise DataError(f"{path}: {line!r} is in the list of {split} too; give it one split")
-    if others and not splits:
-        raise DataError(f"{others[0]}: names no split; rename it to train.txt, val.txt or test.txt")
+    if lost := [path for path, lines in others.items() if lines - splits.keys()]:
+        raise DataError(f"{lost[0]}: names no split; rename it to train.txt, val.txt or test.txt")
     return splits

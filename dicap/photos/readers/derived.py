@@ -1,0 +1,78 @@
+"""Pictures made of photographs, as masks and thumbnails: known by their names, which repeat those of the photographs."""
+
+import os
+import re
+from collections.abc import Collection, Iterable
+from filecmp import cmp
+from pathlib import Path
+
+from dicap.errors import first_of
+from dicap.photos.readers.heads import IMAGE
+from dicap.photos.readers.listing import split_in
+from dicap.photos.readers.question import Question
+
+FEW = 3  # pictures that may bear such names by chance
+AFTER = re.compile(r"(.+?)([ _.-]\W*[^\W\d_]{2,}[\W\d_]*)")  # a name and `_mask`, ` (edited)` or `_mask_1`
+BEFORE = re.compile(r"([^\W\d_]{2,}[ _.-]+)(.+)")  # `thumb_` and a name
+
+
+def ask_of_derived(root: Path, images: Iterable[str], named: Collection[str] = ()) -> None:
+    """Ask of pictures by the names of others and a word more, and of folders by whose names others hold photographs.
+
+    Args:
+        images: photographs without labels of their own, below the root: their folders are their labels, or they have none.
+        named: those that have labels of their own.
+
+    Raises:
+        Question: with the pattern of their names, or their folder, as one to be left out.
+    """
+    images = list(images)
+    marked = _with_a_word(images, {*images, *named})
+    if marked := {pattern: names for pattern, names in marked.items() if len(names) >= FEW} or _repeated(root, images, named):
+        first = next(iter(marked.values()))[0]
+        raise Question(
+            f"{root}: are {first_of([*marked], 3)} masks, thumbnails or copies? Their names are those of other photographs (the "
+            f"first: {first}); {'--unlabeled FOLDER' if named else '--format folders'} reads them as photographs of their own",
+            ignore=[*marked],
+        )
+
+
+def _with_a_word(images: Iterable[str], others: Iterable[str]) -> dict[str, list[str]]:
+    """Images whose name is that of another one of the folder and a word before or after it, by patterns of the words."""
+    stems = {os.path.splitext(name)[0] for name in others}
+    patterns: dict[str, list[str]] = {}
+    for name in images:
+        folder, slash, last = name.rpartition("/")
+        stem, ending = os.path.splitext(last)
+        if (after := AFTER.fullmatch(stem)) and folder + slash + after[1] in stems:
+            patterns.setdefault(f"*{re.sub('[0-9]+', '*', after[2])}{ending}", []).append(name)
+        elif (before := BEFORE.fullmatch(stem)) and folder + slash + before[2] in stems:
+            patterns.setdefault(f"*{before[1]}*", []).append(name)
+    return patterns
+
+
+def _repeated(root: Path, images: list[str], named: Collection[str]) -> dict[str, list[str]]:
+    """Folders of which each name is that of one photograph elsewhere, in several folders or with labels of its own."""
+    within: dict[str, list[str]] = {}
+    for name in images:
+        for part in {part for part in Path(name).parts[:-1] if split_in(Path(part, "_"), Path()) is None}:
+            within.setdefault(part, []).append(name)
+    by_stem: dict[str, list[str]] = {}
+    for name in named or images:
+        by_stem.setdefault(Path(name).stem, []).append(name)
+    folders: dict[str, list[str]] = {}
+    derived: set[str] = set()
+    for part, names in sorted(within.items(), key=lambda pair: (pair[0].casefold() in IMAGE, pair[0])):
+        pairs = [(name, other) for name in names for other in by_stem.get(Path(name).stem, ()) if part not in Path(other).parts]
+        others = {other for _, other in pairs}
+        one_each = FEW <= len(names) == len(pairs) == len({name for name, _ in pairs})
+        apart = bool(named) or len({Path(other).parent for other in others}) > 1
+        if one_each and apart and derived.isdisjoint({*names} | others) and not any(_same(root, *pair) for pair in pairs):
+            folders[part if all(name.startswith(f"{part}/") for name in names) else f"*/{part}/*"] = names
+            derived |= {*names}
+    return folders
+
+
+def _same(root: Path, one: str, other: str) -> bool:
+    """Whether a picture is a link to another one or its copy, by which a photograph has several labels."""
+    return all(map(os.path.isfile, files := (root / one, root / other))) and cmp(*files, shallow=False)

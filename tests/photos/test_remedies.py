@@ -1,0 +1,174 @@
+"""What is made of photographs, splits by other words and labels in other forms are asked about, with a remedy that works."""
+
+import re
+
+import pandas as pd
+import pytest
+
+from dicap.errors import DataError
+from dicap.photos.readers.question import Question
+from dicap.photos.readers.read import read
+from dicap.photos.survey import survey
+from dicap.settings import Own
+from photos.awkward import labels_of, looked_at, picture, pictures, write
+from photos.test_questions import CATDOG, LISTED, MEANT, NAMES, ONE_HOT, asked, listed
+
+OF_FOLDERS = [f"{pet}/{pet} ({i}).png" for pet in CATDOG for i in range(5)]
+MADE = {  # a name for the picture that is made of a photograph, by its folder and its name
+    "a word after the name": lambda folder, name: f"{folder}{name}_mask.png",
+    "a word and a number": lambda folder, name: f"{folder}{name}_mask_1.png",
+    "a word before the name": lambda folder, name: f"{folder}thumb_{name}.png",
+    "a folder": lambda folder, name: f"masks/{name}.png",
+    "another ending in a folder": lambda folder, name: f"thumbs/{name}.jpg",
+}
+
+
+@pytest.mark.parametrize("made", MADE)
+@pytest.mark.parametrize("form", ["folders", "table", "table in a folder"])
+def test_pictures_made_of_photographs_are_asked_about_and_left_out(tmp_path, made, form):
+    place = {"folders": "", "table": "", "table in a folder": "img/"}[form]
+    names = OF_FOLDERS if form == "folders" else [place + name for name in NAMES]
+    pictures(tmp_path, names)
+    if form != "folders":
+        write(tmp_path, [["image", "labels"], *([place + name, labels] for name, labels in LISTED)])
+    before = labels_of(looked_at(tmp_path, Own(test_share=0.3)))
+    for name in names:
+        folder, slash, last = name.rpartition("/")
+        picture(tmp_path / MADE[made](folder + slash, last.removesuffix(".png")), len(name))
+    raw, turns = asked(tmp_path)
+    assert turns == 1 and labels_of(raw) == before
+    meant = {"format": "folders"} if form == "folders" else {"unlabeled_root": str(tmp_path)}
+    assert len(looked_at(tmp_path, Own(test_share=0.3, **meant)).items) == 2 * len(before), "where they are photographs"
+
+
+@pytest.mark.parametrize("linked", [False, True])
+@pytest.mark.parametrize("tops", [[""], ["train/", "test/"]])
+def test_numbers_that_begin_anew_and_links_into_several_folders_are_no_question(tmp_path, tops, linked):
+    pictures(
+        tmp_path,
+        [f"{top}{pet}/{i + linked * 9 * k}.png" for top in tops for k, pet in enumerate((*CATDOG, "owl")) for i in range(5)],
+    )
+    if linked:  # photographs with two labels
+        for path in sorted(tmp_path.glob("**/*.png")):
+            both = path.parent.parent / "outdoors"
+            both.mkdir(exist_ok=True)
+            (both / path.name).hardlink_to(path)
+    assert {*asked(tmp_path)[0].classes} == {*CATDOG, "owl", *["outdoors"] * linked} and asked(tmp_path)[1] == 0
+
+
+def test_a_photograph_that_comes_later_is_unlabelled(tmp_path):
+    listed(tmp_path, [["image", "labels"], *LISTED])
+    seen, own = survey(tmp_path, Own())
+    assert seen.counts["unlabeled"] == 0
+    picture(tmp_path / "later.png", 5)
+    assert labels_of(read(seen.root, own)) == MEANT | {"later.png": None}
+
+
+def table(*rows, name="labels.csv"):
+    return lambda root: listed(root, [*rows], name)
+
+
+def two(name, heads):
+    first, second = table(["image", "labels"], *LISTED[:8], name="train.csv"), table(heads, *LISTED[8:], name=name)
+    return lambda root: [first(root), second(root)]
+
+
+def in_folders(root):
+    names = [f"{('train', 'holdout')[i > 7]}/{name}" for i, name in enumerate(NAMES)]
+    pictures(root, names)
+    write(root, [["image", "labels"], *([name, labels] for name, (_, labels) in zip(names, LISTED, strict=True))])
+
+
+def one_hot(no, yes):
+    return table(["image", *CATDOG], *([name, *((no, yes)[v] for v in row)] for name, *row in ONE_HOT))
+
+
+REFUSED = {  # what is there, and the words of the one line
+    "photographs beside a folder of train": (in_folders, "which split is it of. Write a column split"),
+    "a file by another word": (
+        two("holdout.csv", ["image", "labels"]),
+        "holdout.csv: names no split, as other files do; rename it",
+    ),
+    "other heads for another split": (
+        two("test.csv", ["filename", "tags"]),
+        "test.csv: line 2: column image: found ''; name a file, in several tables",
+    ),
+    "dashes": (one_hot("-", 1), "column cat is '-'; write 1"),
+    "words of another language": (
+        one_hot("nein", "ja"),
+        "columns cat .*, dog .* hold the same words: write labels in one column",
+    ),
+    "numbered columns of labels": (
+        table(["image", "label_1", "label_2"], *([name, *[*labels.split(";"), ""][:2]] for name, labels in LISTED)),
+        "columns label_1 .*, label_2 .* hold the same words",
+    ),
+    "a split of 0 and 1": (
+        table(["image", "labels", "is_test"], *([*row, int(i > 7)] for i, row in enumerate(LISTED))),
+        "column is_test of 0 and 1 may be the split",
+    ),
+    "a class of the name of a split": (
+        table(["image", "bus", "train"], *ONE_HOT),
+        "; or it is a class: --classes bus,train$",
+    ),
+    "a table without labels beside folders": (
+        lambda root: [
+            pictures(root, OF_FOLDERS),
+            write(root, [["file_name", "width"], *([n, 10] for n in OF_FOLDERS)], "pets/meta.csv"),
+        ],
+        "are folders the labels. init-data --ignore .*meta.csv",
+    ),
+    "test images alone": (
+        table(["image", "labels", "split"], *([*row, "test"] for row in LISTED)),
+        "no image of split train; .* leave the splits out: init-data --ignore split",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_where_no_option_says_it_no_option_is_named(tmp_path, what):
+    make, words = REFUSED[what]
+    make(tmp_path)
+    with pytest.raises(DataError, match=words) as caught:
+        looked_at(tmp_path, Own(test_share=0.3, files=["holdout.csv", "train.csv"] if "file by" in what else None))
+    assert not isinstance(caught.value, Question)
+    for key, value in re.findall(r"--(ignore|classes) '?([^;']+)", str(caught.value)):
+        raw = looked_at(tmp_path, Own.model_validate({"test_share": 0.3, key: value.split(",")}))
+        assert raw.classes in (CATDOG, ["bus"], ["bus", "train"])
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_an_index_of_parquet_is_a_column(tmp_path, named):
+    pictures(tmp_path, NAMES)
+    frame = pd.DataFrame([row for _, *row in ONE_HOT], columns=CATDOG, index=pd.Index(NAMES, name="image" if named else None))
+    frame.to_parquet(tmp_path / "labels.parquet")
+    raw, turns = asked(tmp_path)
+    assert labels_of(raw) == MEANT and turns == 1 - named
+
+
+def test_groups_that_differ_in_capitals_or_as_numbers_are_one(tmp_path):
+    listed(tmp_path, [["image", "labels", "group"], *([*row, ("P1", "p1", "1", "1.0")[i % 4]] for i, row in enumerate(LISTED))])
+    items = looked_at(tmp_path, Own(test_share=0.3)).items
+    assert len({item.group for item in items}) == 2 and items[0].group == items[1].group != items[2].group == items[3].group
+
+
+def test_a_row_of_blanks_is_none_of_the_classes_where_blanks_are_absent(tmp_path):
+    one_hot("", 1)(tmp_path)
+    raw, turns = asked(tmp_path)
+    assert labels_of(raw) == MEANT and turns == 1 and any("own.empty" in note for note in raw.notes)
+    found = labels_of(looked_at(tmp_path, Own(test_share=0.3, blank="absent", empty="unlabeled")))
+    assert found == {name: pets or None for name, pets in MEANT.items()}
+
+
+def test_of_several_groups_the_widest_is_named(tmp_path):
+    rows = [[*row, f"s{i}", f"p{i // 3}"] for i, row in enumerate(LISTED)]
+    listed(tmp_path, [["image", "labels", "study", "patient"], *rows])
+    with pytest.raises(Question) as question:
+        looked_at(tmp_path, Own(test_share=0.3))
+    assert question.value.options == {"group": "patient", "ignore": ["study"]}
+
+
+def test_a_folder_by_the_names_of_several_is_asked_about(tmp_path):
+    pictures(tmp_path, [f"{folder}/{folder}{i}.png" for folder in (*CATDOG, "cat+dog") for i in range(4)])
+    with pytest.raises(Question, match=r"is cat\+dog a class, or several\?") as question:
+        looked_at(tmp_path, Own(test_share=0.3))
+    assert looked_at(tmp_path, Own(test_share=0.3, **question.value.options)).classes == ["cat", "cat+dog", "dog"]

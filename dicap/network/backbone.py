@@ -2,8 +2,7 @@
 
 Convolutional networks (ResNet, EfficientNet, ConvNeXt) give maps, transformers (DINOv2 and v3, SigLIP, CLIP, Swin) tokens: here
 both become maps (B, D, h, w). Tokens that stand for no place, class and register tokens, are left out, unless the class token is
-asked for (network.tokens): then it and the mean of the map, side by side, are a map of one position. Names joined by `+` are
-several networks whose maps lie side by side.
+asked for (network.tokens): then it and the mean of the map, side by side, are a map of one position.
 """
 
 import hashlib
@@ -17,7 +16,6 @@ import torch
 from torch import Tensor, nn
 
 from dicap.errors import SettingsError, did_you_mean, first_line
-from dicap.settings.catalogue import NAMED_WEIGHTS
 
 WAYS = (
     "set backbone_weights to imagenet on a machine that reaches timm's hub, weights_file to a .safetensors or .pth file, "
@@ -38,34 +36,19 @@ SIZED = (
 )
 
 
-class SideBySide(nn.Module):
-    """Several networks that see the same pixels; `feature_map` puts their maps side by side."""
-
-    def __init__(self, parts: list[nn.Module]) -> None:
-        super().__init__()
-        self.parts = nn.ModuleList(parts)
-
-
 def create_backbone(name: str, weights: str, stride: int, image_size: int, tokens: str = "map") -> tuple[nn.Module, int]:
-    """A timm network without its classifier, or several of them, and the number of channels of the feature map.
+    """A timm network without its classifier, and the number of channels of the feature map.
 
     Args:
-        name: timm's name, e.g. `resnet50`, or names joined by `+`.
+        name: timm's name, e.g. `resnet50`.
         weights: `imagenet` (timm's own mechanism; for resnet50 torchvision's V1 weights, the published ones), `lite`, `random`
             or a path.
         stride: pixels of the image per step of the feature map; below 32 the last stages are dilated.
         tokens: as `feature_map`.
 
     Raises:
-        SettingsError: unknown name, a stride or tokens the network cannot have, unreachable or unfitting weights, networks whose
-            maps do not lie side by side.
+        SettingsError: unknown name, a stride or tokens the network cannot have, unreachable or unfitting weights.
     """
-    if "+" in name:
-        names = [part.strip() for part in name.split("+")]
-        if weights not in NAMED_WEIGHTS:
-            raise SettingsError(f"backbone_weights: found {weights!r} with {len(names)} backbones; set imagenet, lite or random")
-        backbone = SideBySide([create_backbone(part, weights, stride, image_size, tokens)[0] for part in names])
-        return backbone, _channels(backbone, image_size, tokens)
     import timm  # here: it takes as long to load as all else together, and stages on features build no backbone
     from timm.models import is_model_in_modules
 
@@ -109,19 +92,8 @@ def feature_map(backbone: nn.Module, pixels: Tensor, tokens: str = "map") -> Ten
     """Normalised pixels (B, 3, H, W) -> the backbone's last feature map (B, D, h, w).
 
     With `tokens` class_and_mean: the class token and the mean of the map side by side, (B, 2 D, 1, 1), as DINOv2's linear
-    probes take them (Oquab et al., 2024). The channels of several networks are concatenated.
-
-    Raises:
-        SettingsError: the maps of several networks differ in height or width.
+    probes take them (Oquab et al., 2024).
     """
-    if isinstance(backbone, SideBySide):
-        maps = [feature_map(part, pixels, tokens) for part in backbone.parts]
-        sizes = [tuple(each.shape[2:]) for each in maps]
-        if len(set(sizes)) > 1:
-            raise SettingsError(
-                f"backbone: found {len(sizes)} networks whose maps are of {sizes} positions; take networks of one stride"
-            )
-        return torch.cat(maps, 1)
     features = backbone(pixels)
     if tokens == "class_and_mean":
         mean = features[:, backbone.num_prefix_tokens :].mean(1)  # type: ignore[misc]  # (B, D)
@@ -142,13 +114,8 @@ def own_normalization(backbone: nn.Module) -> tuple[tuple[float, ...], tuple[flo
     """Mean and standard deviation of the pixels in [0, 1] that the network was trained with, by its `pretrained_cfg`.
 
     Raises:
-        SettingsError: the network says nothing about it, or several say different things.
+        SettingsError: the network says nothing about it.
     """
-    if isinstance(backbone, SideBySide):
-        own = {own_normalization(part) for part in backbone.parts}
-        if len(own) > 1:
-            raise SettingsError("network.normalize: found 'auto', but each backbone has its own; set none, imagenet or half")
-        return own.pop()
     config = getattr(backbone, "pretrained_cfg", None) or {}
     mean, std = (config.get(name) for name in ("mean", "std"))
     if mean is None or std is None or len(mean) != 3 or len(std) != 3:

@@ -266,7 +266,7 @@ class Settings(Section):
     protocol: str = own(
         "published", "published; or what our own experiments favour: recommended (frozen backbone), trained (small networks)"
     )
-    backbone: str = published("resnet50", "any timm name, or several joined by +: their features are concatenated")
+    backbone: str = published("resnet50", "any timm name")
     backbone_weights: str = published("imagenet", "imagenet (timm's own), lite (extra package), random, or the weights_file")
     weights_file: str | None = own(None, "a file of weights for the backbone, in place of backbone_weights; data/none: none")
     head: str = required("ml_decoder, linear; null: the method's published head")

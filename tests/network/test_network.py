@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from dicap.errors import SettingsError
-from dicap.network.backbone import create_backbone, feature_map, own_normalization, read_state
+from dicap.network.backbone import create_backbone, read_state
 from dicap.network.ml_decoder import MLDecoder
 
 
@@ -47,28 +47,9 @@ def test_stride_sets_the_size_of_the_map():
     assert backbone(torch.zeros(1, 3, 48, 48)).shape[2:] == (6, 6)
 
 
-def test_two_backbones_lie_side_by_side():
-    both, channels = create_backbone("test_resnet + test_efficientnet", "random", 32, 64)
-    pixels = torch.randn(2, 3, 64, 64)
-    maps = [feature_map(part, pixels) for part in both.eval().parts]
-    assert channels == sum(each.shape[1] for each in maps) and torch.equal(feature_map(both, pixels), torch.cat(maps, 1))
-    with pytest.raises(SettingsError, match="each backbone has its own"):
-        own_normalization(both)
-
-
-@pytest.mark.parametrize(
-    ("name", "weights", "message"),
-    [
-        ("resnet5000", "random", "'resnet5000'.*did you mean .*resnet"),
-        ("test_resnet+test_efficientnet+resnet5000", "random", "'resnet5000'"),
-        ("test_resnet+test_vit", "a.safetensors", "'a.safetensors' with 2 backbones"),
-        ("test_resnet+test_vit", "random", "one stride"),
-        ("test_resnet+", "random", "found ''"),
-    ],
-)
-def test_backbones_that_are_none_or_do_not_lie_side_by_side_are_named(name, weights, message):
-    with pytest.raises(SettingsError, match=message):
-        create_backbone(name, weights, 32, 64)
+def test_a_backbone_that_is_none_is_named():
+    with pytest.raises(SettingsError, match=r"'resnet5000'.*did you mean .*resnet"):
+        create_backbone("resnet5000", "random", 32, 64)
 
 
 def test_weights_of_a_checkpoint_of_another_trainer(tmp_path):

@@ -33,7 +33,7 @@ def command(params: Path) -> None:
             f"{', '.join(NAMED_WEIGHTS)}; set weights_file to a file, so that DVC sees it change"
         )
     _check_backbone(settings)
-    _check_data(settings)
+    check_data(settings)
     finish("check", {"settings": str(params)}, ["dicap-stage convert"])
 
 
@@ -47,7 +47,7 @@ def _check_backbone(settings: Settings) -> None:
         create_backbone(settings.backbone, weights, network.stride, settings.image_size, network.tokens)
 
 
-def _check_data(settings: Settings) -> None:
+def check_data(settings: Settings) -> None:
     """Raise DataError as `convert` would, where labels cannot be read or photographs are missing."""
     if settings.dataset not in BUNDLED:
         from dicap.data.convert import check_files

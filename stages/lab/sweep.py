@@ -15,6 +15,7 @@ from dicap.lab.experiments import ANY
 from dicap.machine.processes import cores
 from dicap.settings import Settings
 from dicap.settings.checks import unread
+from stages.commands.check import check_data
 from stages.lab.sweeps.cell import cell_job, exists, experiment_ref, log_of
 from stages.lab.sweeps.engines import Job, reason_in
 from stages.lab.sweeps.engines.here import Here
@@ -82,6 +83,7 @@ def command(
         finish("sweep", facts, lines=_how_to_see(plan, grid, asked))
         return
     _refuse_what_would_be_lost(missing, named)
+    check_data(Settings.model_validate(missing[0].settings))
 
     running = ENGINES[engine](jobs)
     cpus = cpus or (max(1, cores() // (jobs or 1)) if engine == "here" else 1)

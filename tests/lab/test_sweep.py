@@ -196,6 +196,11 @@ def test_what_is_not_committed_is_refused(project, fake, name):
     )
 
 
+def test_data_that_are_not_there_are_named_before_anything_runs(fake):
+    result = CliRunner().invoke(main, ["sweep", "grid.yaml", "--dataset", "table", "-S", "data_root=/nowhere"])
+    assert result.exit_code == 1 and "/nowhere: no such folder or file; set data_root" in result.stderr and not fake.jobs
+
+
 def test_an_experiment_without_a_result_is_not_overwritten(project, fake):
     first = every(project)[0]
     git("update-ref", experiment_ref(first.name, rev()), "HEAD")

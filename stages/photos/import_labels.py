@@ -71,16 +71,16 @@ def command(filled: Path, new_classes: bool, separator: str | None, params: Path
     labelled = {image: labels for image, labels in known if labels is not None}
     if converted != classes:
         labelled = {image: labels.among(converted) for image, labels in labelled.items()}
-    said = own_words(settings, given.keys() | before.keys())
-    nothing = (None, "")
-    standing = {image: now for image, labels in before.items() if (now := labels.standing(*said.get(image, nothing)))}
+    said = dict.fromkeys((*given, *before), (None, ""))
+    said |= own_words(settings, said)
+    standing = {image: now for image, labels in before.items() if (now := labels.standing(*said[image]))}
     labelled |= standing
     if names:  # nobody was asked for them in the images that were labelled before
         before, standing = ({image: labels.among(classes) for image, labels in of.items()} for of in (before, standing))
-    other = [image for image, labels in given.items() if labels.photo and said.get(image, nothing)[1] not in ("", labels.photo)]
+    other = [image for image, labels in given.items() if labels.photo and said[image][1] not in ("", labels.photo)]
     if other:  # a list of another folder, or of before a photograph was exchanged
         say(f"note: left out, since another photograph has the name by now: {len(other)} (the first: {min(other)})")
-    given = {image: marked(labels, *said.get(image, nothing)) for image, labels in given.items() if image not in other}
+    given = {image: marked(labels, *said[image]) for image, labels in given.items() if image not in other}
     if not given:
         raise DataError(f"{filled}: all its labels were given to other photographs of these names; label the ones that are here")
     every = before | {image: labels.after(standing.get(image)) for image, labels in given.items()}
@@ -113,9 +113,8 @@ def own_words(settings: Settings, images: Collection[str]) -> dict[str, tuple[Gi
     root, own = Path(settings.data_root).resolve(), settings.own.model_copy(update={"added": None})
     raw = read(root, own, looking=True)  # a class may be new, or be in imported labels alone
     files = zip(raw.items, getattr(raw.images, "paths", ()), strict=True)
-    return {
-        item.id: (given_of(item.labels, item.absent, raw.classes), photo_mark(file)) for item, file in files if item.id in images
-    }
+    told = ((item.id, given_of(item.labels, item.absent, raw.classes), file) for item, file in files if item.id in images)
+    return {image: (labels, photo_mark(file)) for image, labels, file in told}
 
 
 def marked(labels: Given, own: Given | None, photo: str) -> Given:

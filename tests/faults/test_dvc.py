@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import time
 
 import psutil
 import pytest
@@ -21,10 +20,7 @@ def begun(clone: Clone, **options) -> tuple[subprocess.Popen, psutil.Process]:
     process = subprocess.Popen(
         AGAIN, cwd=clone.folder, env=own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options
     )
-    until = time.monotonic() + 300
-    while owner(clone) in ("", before):
-        assert process.poll() is None and time.monotonic() < until, process.stdout.read()
-        time.sleep(0.02)
+    tiny.wait_until(lambda: owner(clone) not in ("", before), seconds=300)
     return process, psutil.Process(int(owner(clone)))
 
 

@@ -1,5 +1,6 @@
 """The real pipeline through DVC, in a clone of its own: nothing runs twice, settings arrive, kills and stops lose nothing."""
 
+import csv
 import json
 import os
 import random
@@ -142,16 +143,8 @@ def test_an_experiment_runs_from_the_split_on_with_its_numbers_as_numbers(clone)
     other = clone.model()
     assert other != before
 
-    rows = json.loads(clone.run("dvc", "exp", "show", "--json", "--num", "3"))
-    shown = {}
-    for commit in rows:
-        revisions = [(commit.get("name"), commit)]
-        revisions += [(e.get("name"), revision) for e in commit.get("experiments") or [] for revision in e["revs"]]
-        for name, revision in revisions:
-            metrics = ((revision.get("data") or {}).get("metrics") or {}).get("artifacts/evaluate/metrics.json")
-            if metrics and metrics.get("data"):  # the first commit has none
-                shown[name] = metrics["data"]["map"]
-    assert "other" in shown and len(shown) >= 2
+    shown = csv.DictReader(clone.run("dvc", "exp", "show", "--csv").splitlines())
+    assert len({row["map"] for row in shown if row["map"] and row["Experiment"] in ("", "other")}) == 2
 
     # Back to the old settings: a checkout from the run cache, not a run.
     clone.run("git", "checkout", "-q", "--", "params.yaml", "dvc.lock")
@@ -231,10 +224,7 @@ def interrupted(clone, signal_number, seed):
     before = owner(clone)
     process = clone.start(*AGAIN)
     try:
-        until = time.monotonic() + 120
-        while owner(clone) in ("", before):
-            assert process.poll() is None and time.monotonic() < until, process.stdout.read()
-            time.sleep(0.02)
+        tiny.wait_until(lambda: owner(clone) not in ("", before))
         time.sleep(random.Random(seed).uniform(0, 0.4))
         os.kill(int(owner(clone)), signal_number)
         output, _ = process.communicate(timeout=120)
@@ -284,24 +274,3 @@ def test_a_queued_experiment_runs_the_code_that_was_queued(clone):
     output = clone.run("dvc", "exp", "run", "--run-all")
     assert clone.ran(output) == ["split"]
     assert "edited later" not in output and "queued" in clone.run("dvc", "exp", "list")
-
-
-@pytest.mark.slow
-def test_a_sweep_runs_what_is_missing_and_a_failure_does_not_stop_it(clone):
-    (clone.folder / "grid.yaml").write_text(
-        "table: main\nsettings: {warmup.epochs: 1, train.epochs: 1, finetune.epochs: 1}\n"
-        "cases: {broken: {weights_file: nowhere.safetensors}, labelled: {method: mld}}\n"
-    )
-    clone.run("git", "add", "-A")
-    clone.run("git", "commit", "-q", "-m", "a grid")
-    sweep = ("dicap-stage", "sweep", "grid.yaml", "--jobs", "2")
-    first = clone.start(*sweep)
-    output, _ = first.communicate(timeout=600)
-    assert first.returncode == 1, output
-    assert "2 cells, 0 finished, 2 to run" in output and "1 of 2 cells finished" in output
-    assert "failed: " in output and "nowhere.safetensors" in output
-    told = re.search(r"To see the results: (.*)", output)
-    assert told and "MLD" in clone.run(*told[1].split())
-    assert "2 cells, 1 finished, 1 to run" in clone.run(*sweep, "--dry-run")
-    shown = clone.run("dvc", "exp", "list", "--name-only")
-    assert "labelled" in shown and "broken" not in shown

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import tiny
-from ruamel.yaml import YAML
+from project import Project
 
 from dicap.provenance import PACKAGES
 from dicap.settings import Settings, change_settings, flatten, load_settings, read_yaml
@@ -79,7 +79,7 @@ json.dump({"code": code, "files": files, "read": sorted(read)}, open(ANSWER, "w"
 
 @cache
 def whole():
-    return YAML(typ="safe", pure=True).load((ROOT / "dvc.yaml").read_text())
+    return read_yaml(ROOT / "dvc.yaml")
 
 
 def pipeline():
@@ -89,13 +89,8 @@ def pipeline():
 @pytest.fixture(scope="module")
 def seen(raw_photos, tmp_path_factory):
     """What every stage imports and reads, by running it in a process of its own."""
-    folder = tmp_path_factory.mktemp("contract")
-    shutil.copytree(ROOT / "configs", folder / "configs")
-    values = YAML(typ="safe", pure=True).load((ROOT / "params.yaml").read_text())
-    values = tiny.nested(values, tiny.CHANGES | {"data_root": str(raw_photos)})
-    values["train"]["epochs"] = values["warmup"]["epochs"] = values["finetune"]["epochs"] = 1
-    with open(folder / "params.yaml", "w") as handle:
-        YAML().dump(values, handle)
+    short = dict.fromkeys(("warmup.epochs", "train.epochs", "finetune.epochs"), 1)
+    folder = Project.made(tmp_path_factory.mktemp("contract"), tiny.CHANGES | short | {"data_root": str(raw_photos)}).folder
     out = {}
     for stage, command in COMMANDS.items():
         answer = folder / f"{stage}.json"

@@ -28,16 +28,10 @@ def test_of_the_sections_of_methods_a_stage_has_those_that_the_method_reads(meth
     assert {*METHODS[method].reads} <= sections <= {method, "cap"} and (method in sections) == (method in Settings.model_fields)
 
 
-@pytest.fixture
-def copied(tmp_path, monkeypatch):
-    """The code at another place, to edit."""
-    shutil.copytree(tiny.ROOT / "dicap", tmp_path / "dicap", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copytree(tiny.ROOT / "stages", tmp_path / "stages", ignore=shutil.ignore_patterns("__pycache__"))
+def test_the_code_is_that_which_the_pipeline_names(tmp_path, monkeypatch):
+    for package in ("dicap", "stages"):
+        shutil.copytree(tiny.ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(provenance, "ROOT", tmp_path)
-    return tmp_path
-
-
-def test_the_code_is_that_which_the_pipeline_names(copied):
     s, before = tiny.settings(), {stage: code_of(stage, tiny.settings()) for stage in pipeline()}
     for path, stages in {
         "dicap/losses.py": {"warmup", "pseudo_label", "train", "finetune", "evaluate"},
@@ -45,7 +39,7 @@ def test_the_code_is_that_which_the_pipeline_names(copied):
         "dicap/report/figures/learning.py": {"report"},
         "dicap/settings/schema.py": set(),
     }.items():
-        with open(copied / path, "a") as file:
+        with open(tmp_path / path, "a") as file:
             file.write("\n")
         after = {stage: code_of(stage, s) for stage in pipeline()}
         assert {stage for stage in after if after[stage] != before[stage]} == stages, path

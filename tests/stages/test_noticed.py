@@ -49,19 +49,17 @@ def finished(raw_photos, tmp_path_factory):
     return place
 
 
-@pytest.fixture
-def project(finished, tmp_path, monkeypatch):
-    """A copy of it, to change."""
-    place = shutil.copytree(finished, finished.parent / tmp_path.name, symlinks=True)
-    monkeypatch.chdir(place)
-    yield place
-    monkeypatch.undo()
+def noticed(finished, act, folder) -> set[str]:
+    """The stages that DVC would run after something was done in a folder of the fixture, which is then undone."""
+    place = finished.parent
+    kept = shutil.copytree(place, f"{place}.kept", symlinks=True)
+    with chdir(folder):
+        act()
+    with chdir(finished):
+        stages = {name for name, changes in Repo().status().items() if changes}
     shutil.rmtree(place)
-
-
-def noticed() -> set[str]:
-    """The stages that DVC would run for what changed."""
-    return {name for name, changes in Repo().status().items() if changes}
+    os.rename(kept, place)
+    return stages
 
 
 def rewrite(name, old, new):
@@ -79,7 +77,6 @@ def code(name):
     return lambda: Path(name).write_text(Path(name).read_text() + "\n")
 
 
-# Done in the project; what is done to the files beside it is undone by moving them.
 CHANGES = {
     "imported labels": (lambda: rewrite("labels/added-0.csv", "red", "green"), {"check", "convert"}),
     "ratio": (setting("ratio", 0.2), {"check", "split", *TRAINED, "report"}),
@@ -99,16 +96,10 @@ CHANGES = {
 
 
 @pytest.mark.promise("`dvc status` and `dvc repro` notice changes of settings and code", section="Experiments and DVC")
-def test_what_is_changed_in_the_project_is_noticed(project):
-    assert noticed() == set()
-    found = {}
-    for change, (act, _) in CHANGES.items():
-        shutil.copytree(".", "../kept", symlinks=True, ignore=shutil.ignore_patterns(".dvc", ".git", "artifacts"))
-        act()
-        found[change] = noticed()
-        shutil.copytree("../kept", ".", symlinks=True, dirs_exist_ok=True)
-        shutil.rmtree("../kept")
-    assert found == {change: stages for change, (_, stages) in CHANGES.items()}
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_is_changed_in_the_project_is_noticed(finished, change):
+    act, expected = CHANGES[change]
+    assert noticed(finished, act, finished) == expected
 
 
 BESIDE = {
@@ -129,20 +120,9 @@ BESIDE = {
     section="Experiments and DVC",
 )
 @pytest.mark.parametrize("change", BESIDE)
-def test_what_is_changed_beside_the_project_is_noticed(finished, change, monkeypatch):
+def test_what_is_changed_beside_the_project_is_noticed(finished, change):
     act, expected = BESIDE[change]
-    for name in ("photos", "more", "lists", "w.pth"):
-        kept, place = finished.parent / f"{name}.kept", finished.parent / name
-        (shutil.copytree if place.is_dir() else shutil.copy2)(place, kept)
-    with chdir(finished.parent):
-        act()
-    with chdir(finished):
-        found = noticed()
-    for name in ("photos", "more", "lists", "w.pth"):
-        kept, place = finished.parent / f"{name}.kept", finished.parent / name
-        shutil.rmtree(place) if place.is_dir() else place.unlink()
-        kept.rename(place)
-    assert found == expected
+    assert noticed(finished, act, finished.parent) == expected
 
 
 def test_every_method_has_a_section_in_the_settings():

@@ -9,8 +9,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext, suppress
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -370,16 +370,6 @@ def warm_environment(code: Path = ROOT, **more: str) -> dict[str, str]:
     """That of a shell whose `dicap-stage`, `dvc` and `python` begin with the libraries loaded."""
     own = environment(code, **more) | {warm.PLACE: _server()}
     return own | {"PATH": os.pathsep.join([str(ROOT / "tests/bin"), own["PATH"]])}
-
-
-@contextmanager
-def warmed() -> Iterator[None]:
-    """What this process starts by `sys.executable` begins with the libraries loaded."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in warm_environment().items():
-            patch.setenv(name, value)
-        patch.setattr(sys, "executable", str(ROOT / "tests/bin/python"))
-        yield
 
 
 def environment(code: Path = ROOT, **more: str) -> dict[str, str]:

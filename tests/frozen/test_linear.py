@@ -88,22 +88,8 @@ def test_one_outcome_only_and_no_row_at_all_stay_finite():
     assert not found.w[0, 2].any() and found.b[0, 2] == 0
 
 
-rows = st.integers(8, 30)
-seeds = st.integers(0, 1000)
-
-
-@settings(max_examples=15, deadline=None)
-@given(n=rows, seed=seeds, features=st.integers(2, 40))
-def test_rotating_rows_loses_nothing(n, seed, features):
-    x, _ = world(n, features, seed=seed)
-    rotated = rotate(x)
-    assert rotated.coordinates.shape == (n, min(n, features))
-    assert np.allclose(rotated.coordinates @ rotated.axes.T, x, atol=1e-9)
-    assert np.allclose(rotated.axes.T @ rotated.axes, np.eye(min(n, features)), atol=1e-9)
-
-
 @settings(max_examples=30, deadline=None)
-@given(n=st.integers(6, 60), folds=st.integers(2, 6), seed=seeds)
+@given(n=st.integers(6, 60), folds=st.integers(2, 6), seed=st.integers(0, 1000))
 def test_folds_are_even_in_rows_and_in_every_class(n, folds, seed):
     rng = np.random.default_rng(seed)
     y = (rng.random((n, 6)) < [0.5, 0.3, 0.2, 0.1, 0.05, 0]).astype(int)

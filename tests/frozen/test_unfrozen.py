@@ -64,6 +64,7 @@ def test_without_a_learning_rate_it_stays_the_solution_on_the_frozen_backbone(un
     for name in ("tau_pos", "tau_neg", "p", "at_rank"):
         assert np.allclose(getattr(still, name), getattr(heads, name), atol=5e-3), name
     assert (still.y == heads.y).all()
+    assert "14 labelled images, each scored by a head that never saw it, on the frozen backbone" in still.note
 
 
 @pytest.mark.parametrize(("part", "other"), [("head", "backbone"), ("backbone", "head")])
@@ -127,9 +128,3 @@ def test_a_pseudo_labelled_image_counts_what_its_row_did(unfreeze, monkeypatch, 
         assert read_json(place / "train" / "choice.json")["share"] == share
     unfreeze({"linear.pseudo_weight": 0.25}, place=tmp_path / "given")
     assert seen == [0, 0.5 * PART, 0.25]
-
-
-def test_its_model_states_a_chance_that_was_counted_out_of_fold(unfreeze):
-    evidence = load_model(unfreeze() / "train" / "model.safetensors").evidence
-    assert evidence.entries == 14 * 3
-    assert "14 labelled images, each scored by a head that never saw it, on the frozen backbone" in evidence.note

@@ -131,3 +131,14 @@ def test_the_equations_are_numbered_in_order_and_each_is_cited_by_the_code_that_
     assert {int(n) for n in re.findall(r"Equation \((\d+)\)", code)} == set(numbered), "of code, as Equation (6)"
     assert "Equation (11')" in code and re.search(r" {2,}\(11'\)$", text, re.MULTILINE), "WCL's, which has no number in the paper"
     assert not (other := re.findall(r"\b(?:eq\.|Eq\.|equation \(|Equations \()[^\n]*", code)), other
+
+
+def test_no_file_names_a_package_index_or_a_place_on_somebodys_machine():
+    addresses = re.compile(
+        r"https?://[^\s\"']*(?:/simple\b|pypi|anaconda|conda\.|nexus|artifactory|jfrog)|--(?:extra-)?index-url|--trusted-host"
+        r"|/(?:home|Users|root)/\w+",
+        re.IGNORECASE,
+    )
+    for path in (ROOT / name for name in tracked()):
+        if path != Path(__file__) and path.suffix not in (".png", ".jpg", ".npy", ".parquet", ".safetensors"):
+            assert not (hit := addresses.search(path.read_text(encoding="utf-8", errors="replace"))), (path, hit)

@@ -1,6 +1,7 @@
 """Every command on the tiny set: what it prints, what it writes, and one line with the right exit code when it cannot."""
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -93,6 +94,24 @@ def test_what_is_hardly_meant_is_told(project, command, monkeypatch):
 
 
 # -- mistakes ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_while_publishing_is_one_line_and_loses_nothing(project, monkeypatch):
+    before, rename = tiny.content(Path("artifacts")), os.rename
+
+    def full(source, target):
+        if "artifacts" in str(target):
+            raise OSError(28, "No space left on device", str(source), None, str(target))
+        rename(source, target)
+
+    project.set({"seed": 2})
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", full)
+        code, line = project.refused("warmup")
+    assert code == 1 and "No space left on device" in line and "artifacts" in line
+    assert tiny.content(Path("artifacts")) == before
+    code, _, lines = project.run("warmup")
+    assert code == 0 and "resuming warmup after 2 of 2 epochs" in lines  # nothing is trained twice
 
 
 MEMORY = {

@@ -35,9 +35,8 @@ class Made:
         self.network = pretrained_network(self.settings)
         self.recipe = Recipe.of(self.settings, store, self.network)
 
-    def fill(self, folder=None):
-        folder = folder or self.folder
-        return fill(folder, self.recipe, self.store, self.network, folder.with_name("known"), workers=0)
+    def fill(self):
+        return fill(self.folder, self.recipe, self.store, self.network, self.folder.with_name("known"), workers=0)
 
     def open(self):
         return FeatureBank.open(self.folder)
@@ -53,14 +52,6 @@ def made(store, tmp_path_factory):
     made = Made(tmp_path_factory.mktemp("bank") / "features", store)
     made.fill()
     return made
-
-
-@pytest.fixture
-def own(made, tmp_path):
-    """A copy that a test may change."""
-    copy = Made(tmp_path / "features", made.store)
-    shutil.copytree(made.folder, copy.folder)
-    return copy
 
 
 def slow(made, row, view, name):
@@ -94,12 +85,8 @@ def test_shapes_types_and_bytes(made):
     size = sum(path.stat().st_size - 128 for path in made.folder.glob("*.npy"))
     assert size == made.recipe.bytes_per_image * made.store.n
     assert isinstance(bank.view("plain"), np.memmap) and not bank.view("plain").flags.writeable
-    inputs = BankFeatures(bank, 3, 0.5)
-    ((_, part),) = inputs.scoring(CPU, np.array([3, 1]), None)
-    assert part.dtype == torch.float32 and part.shape == (2, bank.channels, 2, 2)
-    np.testing.assert_array_equal(part[1].flatten(1).T, bank.view("plain")[1].astype(np.float32))
     with pytest.raises(IndexError, match="row -1 is outside"):
-        next(inputs.scoring(CPU, np.array([-1]), None))
+        next(BankFeatures(bank, 3, 0.5).scoring(CPU, np.array([-1]), None))
 
 
 def test_batches_are_what_the_image_loader_s_would_be(made):
@@ -197,7 +184,9 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("what", DAMAGE)
-def test_what_is_damaged_is_one_line_with_the_remedy(own, what):
+def test_what_is_damaged_is_one_line_with_the_remedy(made, tmp_path, what):
+    own = Made(tmp_path / "features", made.store)
+    shutil.copytree(made.folder, own.folder)
     save_backbone(own.network.backbone, own.folder / BACKBONE)
     stored, tensors = own.open().backbone.state_dict(), own.network.backbone.state_dict()
     assert stored.keys() == tensors.keys() and all(torch.equal(value, tensors[name]) for name, value in stored.items())

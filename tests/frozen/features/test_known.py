@@ -17,7 +17,6 @@ from PIL import Image
 from dicap.data.convert import convert
 from dicap.data.sources.base import FileImages, Item, RawSet
 from dicap.data.store import Store
-from dicap.errors import Stopped
 from dicap.frozen.features import compute
 from dicap.frozen.features.bank import as_maps
 from dicap.frozen.features.compute import fill
@@ -93,15 +92,6 @@ def test_whatever_is_asked_for_only_what_was_never_seen_is_computed(pictures, wh
         assert computed == sum(picture(row) not in (seen if row in tested else looked_at) for row in rows)
         seen |= set(map(picture, rows))
         looked_at |= {picture(row) for row in rows if row not in tested}
-
-
-@pytest.mark.parametrize("stop_after", [1, 2, 3])
-def test_stopped_it_goes_on(pictures, whole, tmp_path, stop_after):
-    bank, asked = Bank(pictures, range(N), tmp_path / "x"), iter(range(stop_after))
-    with pytest.raises(Stopped, match=f"{N * stop_after} views saved; run again to go on"):
-        bank.fill(tmp_path / "known", stopping=lambda: next(asked, None) == stop_after - 1)
-    assert len([*tmp_path.glob("known/*/??/*")]) == (N - 1) * stop_after  # a pass is a view of all
-    assert same(bank.fill(tmp_path / "known")[1], whole, range(N))
 
 
 @pytest.mark.promise("A damaged feature is computed again", section="Your files and labels")

@@ -90,10 +90,9 @@ def rev(project: Path) -> str:
 
 def start(project: Path, name: str, seed: int, under: tuple[str, ...] = (), **variables: str):
     job = cell.cell_job(name, rev(project), project, {"seed": seed})
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("DVC_", "DICAP_"))} | variables
     return subprocess.Popen(
-        [*under, *job.command], cwd=tiny.ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        start_new_session=True,
+        [*under, *job.command], cwd=tiny.ROOT, env=tiny.environment(**variables), stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, start_new_session=True,
     )  # fmt: skip
 
 

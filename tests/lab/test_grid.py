@@ -51,11 +51,6 @@ def test_the_name_tells_the_values_of_the_axes_that_vary():
     assert first.name.startswith("pictograms-dth-dicap-r0_05") and second.name.startswith("pictograms-dth-mld-r0_05")
 
 
-def test_override_replaces_an_axis_and_sets_anything_else():
-    plan = grid(axes={"seed": [1, 2, 3], "ratio": [0.05]}).override({"seed": [5], "train.epochs": [2], "method": ["mld", "bce"]})
-    assert plan.axes == {"seed": [5], "ratio": [0.05], "method": ["mld", "bce"]} and plan.settings == {"train.epochs": 2}
-
-
 def test_what_the_cases_set_themselves_is_chosen_among_not_overridden():
     plan = grid(cases={"a": {"method": "mld"}, "b": {"method": "asl"}, "c": {"warmup.wcl": False}}, axes={"seed": [1, 2]})
 

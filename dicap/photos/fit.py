@@ -126,8 +126,6 @@ def fit(
         (place / ".dicap" / "store").symlink_to((cache / "store").absolute())
         shutil.copyfile(TEMPLATE / "settings.yaml", place / "params.yaml")
         source = photographs if labels is None else _joined(photographs, labels, joined)
-        if labels is not None and "--unlabeled" not in options:  # of the photographs that the labels do not name one learns too
-            options += ["--unlabeled", str(source.parent)]
         _run("init-data", str(source), *options, folder=place)
         change_settings(place / "params.yaml", changes)
         _run("run", folder=place)

@@ -12,12 +12,11 @@ from stages.support.terminal import spoken
 
 @click.command("config")
 @params_option
-@click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
-def command(params: Path, as_json: bool) -> None:
+def command(params: Path) -> None:
     """Print the settings in force and where each comes from."""
     resolved = resolve_and_warn(params)
     values = dict(flatten(resolved.settings.model_dump()))
-    if as_json or spoken()["json"]:
+    if spoken()["json"]:
         rows = {key: {"value": value, "from": resolved.origins.get(key)} for key, value in values.items()}
         click.echo(json.dumps(rows, indent=2))
         return

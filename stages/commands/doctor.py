@@ -11,9 +11,8 @@ from stages.support.terminal import finish, say
 
 @click.command("doctor")
 @click.argument("folder", type=click.Path(path_type=Path), required=False)
-@click.option("--strict", is_flag=True, help="Exit with 1 on warnings too.")
 @params_option
-def command(folder: Path | None, strict: bool, params: Path) -> None:
+def command(folder: Path | None, params: Path) -> None:
     """Check the files of FOLDER, and its test images for copies of training images.
 
     FOLDER is a converted set, such as data/converted; default: the set of the settings.
@@ -33,7 +32,5 @@ def command(folder: Path | None, strict: bool, params: Path) -> None:
         say(f"warning: {line}")
     if findings.damage:
         raise DataError("\n".join([*findings.damage, f"{folder} is damaged; run `dicap-stage convert` again"]))
-    if strict and findings.warnings:
-        raise DataError(f"{folder}: {len(findings.warnings)} warnings with --strict")
     facts = {"folder": str(folder), "images": images, "rejected": rejected, "unknown": unknown}
     finish("doctor", facts | {"duplicates": findings.duplicates, "warnings": findings.warnings}, lines=[f"{folder}: sound"])

@@ -20,24 +20,9 @@ from stages.support.terminal import finish
 @click.option("--dataset", help="Data set of the runs; default: the one in the settings.")
 @click.option("--seed", type=click.IntRange(0), help="Seed of the runs in 1a, 1b, 1c and 3; default: the one in the settings.")
 @click.option("--ratio", type=click.FloatRange(0, 1, min_open=True), help="Labelled ratio of the run in 1a, 1c and 3.")
-@click.option(
-    "--run",
-    "folder",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Draw 1a, 1c or 3 from this artifacts folder instead of DVC's experiments.",
-)
 @click.option("--here/--everywhere", default=True, help="Experiments of the current commit (the default), or of all.")
 @params_option
-def command(
-    panel: str,
-    out: Path,
-    dataset: str | None,
-    seed: int | None,
-    ratio: float | None,
-    folder: Path | None,
-    here: bool,
-    params: Path,
-) -> None:
+def command(panel: str, out: Path, dataset: str | None, seed: int | None, ratio: float | None, here: bool, params: Path) -> None:
     """Draw a panel of the paper's figures from finished runs, as SVG and PDF; its number is the paper's.
 
     \b
@@ -48,23 +33,16 @@ def command(
       3   estimated against optimal, early and late
     """
     from dicap.lab import paper_figures as paper
-    from dicap.report.evidence import read_curves
     from dicap.report.style import house_style, save
 
-    of_one = panel in ("1a", "1c", "3")
-    if folder is not None:
-        if not of_one:
-            raise DataError(f"figures {panel}: is of several runs; leave out --run")
-        data: Any = read_curves(folder / "train" / "weights")
+    settings = load(params)
+    runs = _runs(panel, params, dataset or settings.dataset, here=here)
+    if panel == "1d":
+        data: Any = runs[runs["row"].isin(["uniform", "estimated"])]
+        if data["row"].nunique() < 2:
+            raise DataError("figures 1d: no finished runs with both weights; sweep experiments/weighting.yaml")
     else:
-        settings = load(params)
-        runs = _runs(panel, params, dataset or settings.dataset, here=here)
-        if panel == "1d":
-            data = runs[runs["row"].isin(["uniform", "estimated"])]
-            if data["row"].nunique() < 2:
-                raise DataError("figures 1d: no finished runs with both weights; sweep experiments/weighting.yaml")
-        else:
-            data = _curves(panel, runs, settings.seed if seed is None else seed, ratio or settings.ratio)
+        data = _curves(panel, runs, settings.seed if seed is None else seed, ratio or settings.ratio)
     paths = [out / f"figure{panel}.{ending}" for ending in ("svg", "pdf")]
     with house_style():
         drawn = getattr(paper, f"figure_{panel}")(data)
@@ -108,8 +86,5 @@ def _curves(panel: str, runs, seed: int, ratio: float):
         return curves
     if round(ratio, 6) not in curves:
         policy = ", calibration.policy labeled" if panel == "1a" else ""
-        raise DataError(
-            f"figures {panel}: no finished DiCaP run with ratio {ratio}, seed {seed}{policy}{there}; "
-            f"--run {ARTIFACTS} draws the workspace"
-        )
+        raise DataError(f"figures {panel}: no finished DiCaP run with ratio {ratio}, seed {seed}{policy}{there}; sweep it first")
     return curves[round(ratio, 6)]

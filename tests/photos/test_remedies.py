@@ -7,7 +7,7 @@ import pytest
 
 from dicap.errors import DataError
 from dicap.photos.readers.question import Question
-from dicap.photos.readers.read import read
+from dicap.photos.readers.read import look, read
 from dicap.photos.survey import survey
 from dicap.settings import Own
 from photos.awkward import labels_of, looked_at, picture, pictures, write
@@ -159,12 +159,46 @@ def test_a_row_of_blanks_is_none_of_the_classes_where_blanks_are_absent(tmp_path
     assert found == {name: pets or None for name, pets in MEANT.items()}
 
 
-def test_of_several_groups_the_widest_is_named(tmp_path):
-    rows = [[*row, f"s{i}", f"p{i // 3}"] for i, row in enumerate(LISTED)]
-    listed(tmp_path, [["image", "labels", "study", "patient"], *rows])
+def test_of_several_groups_the_widest_is_named_that_leaves_two_sides(tmp_path):
+    rows = [[*row, "MF"[i % 2], f"s{i}", f"p{i // 2}"] for i, row in enumerate(LISTED)]
+    listed(tmp_path, [["image", "labels", "patient sex", "study", "patient"], *rows])
     with pytest.raises(Question) as question:
         looked_at(tmp_path, Own(test_share=0.3))
-    assert question.value.options == {"group": "patient", "ignore": ["study"]}
+    assert question.value.options == {"group": "patient", "ignore": ["patient sex", "study"]}
+
+
+def test_a_column_that_was_blank_is_not_passed_over_once_it_is_filled(tmp_path):
+    listed(tmp_path, [["image", "labels", "absent"], *([*row, ""] for row in LISTED)])
+    root, reading, _ = look(tmp_path, Own(test_share=0.3))
+    assert not reading.ignore
+    listed(tmp_path, [["image", "labels", "absent"], *([*row, "*"] for row in LISTED)])
+    with pytest.raises(DataError, match="column absent has no role"):
+        read(root, reading.model_copy(update={"test_share": 0.3}))
+
+
+@pytest.mark.parametrize("odd", ["?", "0.5", "2"])
+def test_a_column_of_0_and_1_with_an_odd_cell_is_not_left_out(tmp_path, odd):
+    rows = [[name, *label.split(";")[:1], odd if i == 3 else i % 2] for i, (name, label) in enumerate(LISTED)]
+    listed(tmp_path, [["image", "label", "confidence"], *rows])
+    with pytest.raises(DataError, match=rf"line 5: .*{re.escape(odd)}"):
+        looked_at(tmp_path, Own(test_share=0.3))
+
+
+@pytest.mark.parametrize("mark", [",", "|", "+"])
+def test_a_mark_between_names_is_proposed_before_the_blank_within_one(tmp_path, mark):
+    names = ["great tit", f"cat{mark} dog{mark} red fox", f"great tit{mark} red fox", f"cat{mark} great tit", "dog", "red fox"]
+    listed(tmp_path, [["image", "labels"], *([name, names[i % 6]] for i, (name, *_) in enumerate(LISTED))])
+    with pytest.raises(Question) as question:
+        looked_at(tmp_path, Own(test_share=0.3))
+    assert question.value.options == {"separator": mark}
+    assert looked_at(tmp_path, Own(test_share=0.3, separator=mark)).classes == ["cat", "dog", "great tit", "red fox"]
+
+
+def test_one_folder_around_all_is_no_label(tmp_path):
+    pictures(tmp_path, [f"PlantVillage/{folder}/{folder}{i}.png" for folder in CATDOG for i in range(4)])
+    with pytest.raises(Question) as question:
+        looked_at(tmp_path, Own(test_share=0.3))
+    assert looked_at(tmp_path, Own(test_share=0.3, **question.value.options)).classes == sorted(CATDOG)
 
 
 def test_a_folder_by_the_names_of_several_is_asked_about(tmp_path):

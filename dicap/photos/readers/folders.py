@@ -29,7 +29,7 @@ def read(root: Path, own: Own) -> Listing:
     paths.sort(key=lambda path: os.path.realpath(root / path) != str(place / path))
     parts_of = {path: list(Path(path).parts[:-1]) for path in paths}
     split_of = _take_splits(root, parts_of, own)
-    notes = []
+    notes, around = [], {parts[0] for parts in parts_of.values() if parts}
     first: dict[tuple[str, str], str] = {}  # of the copies of one name
     rows = []
     for path, checksum in zip(paths, checksums([root / path for path in paths]), strict=True):
@@ -37,19 +37,19 @@ def read(root: Path, own: Own) -> Listing:
         image = path if checksum is None else first.setdefault((Path(path).name, checksum), path)
         labels = None
         if parts and split != "unlabeled":
-            labels = frozenset(_labels(parts, own.label_folder, root / path))
+            labels = frozenset(_labels(parts, own.label_folder, root / path, "last" if len(around) == 1 else "all"))
         rows.append(Row(image, labels, split, where=str(root / path)))
     if any(row.labels for row in rows) and len({same_file(root / row.image) for row in rows}) == len(rows):
         notes += ["every image lies in one folder, so no image has two labels; link an image into each folder it belongs to"]
     return Listing(rows, {"tree": "folders"}, notes, joined=True)
 
 
-def _labels(parts: list[str], level: str, path: Path) -> list[str]:
-    """Those of the folders above an image that are its labels."""
+def _labels(parts: list[str], level: str, path: Path, likely: str) -> list[str]:
+    """Those of the folders above an image that are its labels. Raises Question, with the level that is likely."""
     if len(parts) > 1 and level == "auto":
         raise Question(
             f"{path}: which folder is the label, {' or '.join(map(repr, parts))} (--label-folder first, last or all)?",
-            label_folder="all",
+            label_folder=likely,
         )
     return {"first": parts[:1], "last": parts[-1:]}.get(level, parts)
 

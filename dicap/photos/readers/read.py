@@ -24,7 +24,7 @@ from dicap.photos.readers.names import ask_of_names, with_words
 from dicap.photos.readers.nothing import with_empty
 from dicap.photos.readers.question import Question, joined, typed
 from dicap.photos.readers.sheet import OTHERS, Names, Sheet, read_names, read_sheet
-from dicap.photos.readers.understand import opened, understand
+from dicap.photos.readers.understand import ask_of_folders, opened, understand
 from dicap.randomness import order_by_name
 from dicap.settings import Own
 
@@ -106,7 +106,10 @@ def look(place: Path, said: Own) -> tuple[Path, Own, RawSet]:
             raw = read(root, reading, looking=True)
             if own.unlabeled_root is None and reading.format != "folders":
                 labelled = [item.id for item in raw.items if item.labels is not None]
-                ask_of_derived(root, [item.id for item in raw.items if item.labels is None], labelled)
+                unlisted = [item.id for item in raw.items if item.labels is None]
+                ask_of_derived(root, unlisted, labelled)
+                if own.format is None and place.is_dir():
+                    ask_of_folders(root, unlisted, reading.format or "")
         except Question as question:
             before, answers = answers, joined(answers, question.options)
             texts.append(question.text)

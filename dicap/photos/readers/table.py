@@ -63,7 +63,7 @@ def check_columns(sheet: Sheet, own: Own) -> None:
     if lost or own.image is None or (own.labels is None) == (not own.classes):
         what = f"column {lost[0]} is missing" if lost else "one column of images, and one of labels or some of classes are needed"
         raise DataError(f"{sheet.path}: {what} (found {', '.join(sheet.header) or 'nothing'}); run `dicap-stage init-data` again")
-    if new := [head for head in sheet.header if head not in used and head not in (own.ignore or ())]:
+    if new := [head for head in sheet.header if head not in {*used, *(own.ignore or ())} and any(sheet.texts(head))]:
         raise DataError(
             f"{sheet.path}: column {new[0]} has no role; run `dicap-stage init-data` again, with --ignore {typed(new[0])} if it "
             "says nothing about labels"

@@ -26,6 +26,7 @@ from dicap.settings.catalogue import FORMATS
 
 TABLES = (DOCUMENTED[0], "labels.parquet")  # where one of these is there, no other file is meant
 TABULAR, IF_NAMED = (".csv", ".tsv", ".tab", ".parquet"), (".txt", ".xlsx", ".xls", ".ods")
+GROUPS = 5  # values of a column at least, or a share of a fifth is no test split
 SEVERAL = 3  # columns of 0 and 1 that are believed rather than a column of texts beside them
 ROLES = {  # of columns that are asked about
     "open": "is a row with 1 in column {} not labelled?",
@@ -184,14 +185,25 @@ def _ask_of_files(root: Path, names: list[str], kind: str, said: Own) -> None:
         raise Question(text, **ways, ignore=ignore)
 
 
+def ask_of_folders(root: Path, unlabelled: list[str], kind: str) -> None:
+    """Ask of several folders of photographs without labels, where these may be their labels. Raises Question."""
+    if len(tops := _tops(unlabelled)) > 1 and not _of_anything(unlabelled):
+        text = (
+            f"{root}: photographs without labels lie in {first_of(sorted(tops), 4)}; or are these the labels (--format folders)?"
+        )
+        raise Question(text, format=kind)
+
+
+def _tops(images: list[str]) -> set[str]:
+    """The first folder above each image that names no split; of images below `unlabeled` none."""
+    parts_of = [[part.strip() for part in Path(name).parts[:-1]] for name in images]
+    named = [parts for parts in parts_of if {part.casefold() for part in parts}.isdisjoint(heads.SPLIT_WORDS["unlabeled"])]
+    return {part for parts in named for part in [part for part in parts if part.casefold() not in SPLIT_NAMES][:1]}
+
+
 def _of_anything(images: list[str]) -> str | None:
     """A folder that may hold photographs of anything: by its name, or where all are named alike but for a number or a letter."""
-    tops = set()
-    for name in images:
-        parts = [part.strip() for part in Path(name).parts[:-1]]
-        splits = [SPLIT_NAMES.get(part.casefold()) for part in parts]
-        if None in splits and "unlabeled" not in splits:
-            tops.add(parts[splits.index(None)])
+    tops = _tops(images)
     words = {name: (re.findall(r"[^\W\d_]+", normalize("NFC", name.casefold())) or [""])[0] for name in sorted(tops)}
     alike = len(tops) > 1 and len({*words.values()}) == 1 and words.keys().isdisjoint(words.values())
     return next((name for name in words if alike or heads.ANYTHING.fullmatch(name)), None)
@@ -213,9 +225,9 @@ class Columns:
 
     @property
     def _free(self) -> list[str]:
-        """The columns without a role."""
+        """The columns without a role that say something."""
         used = {*self._unused, *(self._roles["classes"] or ()), *(self._roles[key] for key in SINGLE)}
-        return [head for head in self._sheet.header if head not in used]
+        return [head for head in self._sheet.header if head not in used and self._words[head]]
 
     def understood(self) -> dict[str, Any]:
         """The roles as settings of the section `own`. Raises Question."""
@@ -223,9 +235,7 @@ class Columns:
         if roles["image"] is None:
             self._image()
         same = self._texts[str(roles["image"])]
-        self._unused += [
-            head for head in self._free if self._texts[head] == same or not self._words[head] or self._numbers_rows(head)
-        ]
+        self._unused += [head for head in self._free if self._texts[head] == same or self._numbers_rows(head)]
         if roles["split"] is None:
             known = {*SPLIT_NAMES}
             named = [head for head in self._called(heads.SPLIT) if self._words[head] & known or plain(head) == heads.SPLIT[0]]
@@ -320,11 +330,13 @@ class Columns:
 
     def _ask_of_others(self) -> None:
         """Ask of the columns that have no role."""
-        names = {head: plain(head) for head in sorted(self._free, key=lambda head: len(self._words[head]))}  # widest groups first
+        # The widest groups first, but for those that hardly leave two sides of a split, as of one sex.
+        counts = {head: len(self._words[head]) for head in self._free}
+        names = {head: plain(head) for head in sorted(counts, key=lambda head: (counts[head] < GROUPS, counts[head]))}
         binary = [head for head in names if head in self._binary]
         likely = {
             "open": [head for head in binary if names[head] in heads.OPEN],
-            "value": [head for head in names if heads.VALUE.fullmatch(names[head]) and self._words[head] <= MARKS],
+            "value": [head for head in names if heads.VALUE.fullmatch(names[head]) and head in self._binary],
             "group": [head for head in names if heads.GROUP.fullmatch(names[head]) and len(self._words[head]) > 1],
         }
         if splits := [head for head in binary if {*names[head].split("_")} & {*SPLIT_NAMES} and head not in likely["open"]]:

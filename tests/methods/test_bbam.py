@@ -110,7 +110,7 @@ def test_a_main_step_equals_the_published_one():
     network.head.mean.copy_(statistics[0])
     network.head.variance.copy_(statistics[1])
     slow = copy.deepcopy(network)
-    optimisation = optimisation_of(network, lr=method.lr, weight_decay=0.1)
+    optimisation = optimisation_of(network, lr=method.lr, weight_decay=10.0)
     images = torch.randint(0, 256, (5, 3, 32, 32), dtype=torch.uint8)
     y, label = torch.tensor([[1, 0, 0], [0, 1, 1]]), torch.tensor([[1, 0, -1], [0, -1, 1], [0, 0, 0]], dtype=torch.int8)
     sampled = torch.tensor([[1.0, 1, 0], [0, 1, 1], [1, 1, 0], [0, 0, 1], [1, 0, 1]])
@@ -129,7 +129,7 @@ def test_a_main_step_equals_the_published_one():
             sigma = torch.sigmoid(20 * (turned - 0.4 * v))
             loss = loss - sampled[i, c] * torch.log(sigma if v else 1 - sigma)
     (loss / 5).backward()
-    torch.optim.AdamW(slow.parameters(), lr=optimisation.lr, betas=(0.95, 0.999), weight_decay=0.1).step()
+    torch.optim.AdamW(slow.parameters(), lr=optimisation.lr, betas=(0.95, 0.999), weight_decay=10.0).step()
     assert optimisation.optimisers["network"].param_groups[0]["max_lr"] == 3e-3
     tiny.assert_same_step(network, slow)
 

@@ -176,14 +176,22 @@ def draw_split(folder: Path, path: Path, s: Settings) -> Path:
 
 
 def open_experiment(
-    folder: Path, split: Path, changes: dict[str, Any] | None = None, workers: int = 0, bank: FeatureBank | None = None
+    folder: Path, split: Path, changes: dict[str, Any] | Settings | None = None, workers: int = 0, bank: FeatureBank | None = None
 ) -> Experiment:
     """An experiment on the processor; with a bank of features the head alone is trained."""
-    s = settings(changes)
+    s = changes if isinstance(changes, Settings) else settings(changes)
     if not split.exists():
         draw_split(folder, split, s)
     seen = bank and BankFeatures(bank, s.seed, s.augment.flip)
     return Experiment.open(s, Runtime(torch.device("cpu"), workers=workers), folder, split, bank=seen)
+
+
+def stages_of(folder: Path, split: Path, s: Settings, bank: FeatureBank | None) -> list[tuple[str, Experiment]]:
+    """The stages that there are and their experiments, as the commands open them."""
+    experiment = open_experiment(folder, split, s, bank=bank if s.needs_features else None)
+    first = experiment.on_bank() if s.needs_features else experiment
+    stages = (("warmup", first), ("train", experiment), ("finetune", experiment))
+    return [(stage, its) for stage, its in stages if s.trains(stage)]
 
 
 def features(folder: Path, place: Path, changes: dict[str, Any] | None = None) -> FeatureBank:

@@ -11,6 +11,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import tiny
 from PIL import Image
@@ -158,36 +159,26 @@ class Slow(FileImages):
         return super().read(i)
 
 
-def _convert_alone(raw, folder, workers):
-    os.setsid()
-    convert(raw, folder, image_size=8, workers=workers)
-
-
 @pytest.mark.promise("A conversion that is killed keeps the earlier set and leaves no processes", section="Your files and labels")
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_killed_conversion_leaves_the_earlier_set_and_no_processes(tmp_path, workers):
     folder = small_set(tmp_path)
     before, raw = tiny.content(folder), raw_set(tmp_path / "raw2", n_train=300)
     slow = replace(raw, images=Slow(tmp_path / "raw2", [item.path for item in raw.items]))
-    child = get_context("fork").Process(target=_convert_alone, args=(slow, folder, workers))
+    options = {"image_size": 8, "workers": workers}
+    child = get_context("fork").Process(target=convert, args=(slow, folder), kwargs=options)
     child.start()
     written = tmp_path / ".set.tmp" / "images.npy"
     tiny.wait_until(lambda: written.exists() and written.stat().st_size > 2000)
+    processes = psutil.Process(child.pid).children(recursive=True)
+    assert len(processes) >= workers
     child.kill()
     child.join()
     assert tiny.content(folder) == before
     assert not (tmp_path / ".set.tmp" / "meta.json").exists()  # what is half written is no set
-    tiny.wait_until(lambda: not _group_lives(child.pid), seconds=10)
+    tiny.wait_until(lambda: not any(map(tiny.alive, processes)), seconds=10)
     convert(raw_set(tmp_path / "raw"), folder, image_size=16, workers=0)  # starts over
     assert Store.open(folder).image_size == 16 and not (tmp_path / ".set.tmp").exists()
-
-
-def _group_lives(group):
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def test_a_worker_that_dies_is_one_line(tmp_path):

@@ -3,19 +3,16 @@
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
+import tiny
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dicap.files.content_store import UNUSED_DAYS, ContentStore, digest, remove_unused
 
-ROOT = Path(__file__).parents[2]
 # Keys that end in zeros, which NumPy leaves out of bytes, among them.
 ENTRIES = st.dictionaries(
     st.binary(min_size=1, max_size=3).map(lambda b: b.ljust(16, b"\0")), st.binary(max_size=40), max_size=12
@@ -77,7 +74,7 @@ import sys
 from pathlib import Path
 import numpy as np
 from dicap.files.content_store import ContentStore, digest
-store, mark = ContentStore(Path(sys.argv[1])), sys.argv[2]
+store, mark = ContentStore(Path.cwd()), sys.argv[1]
 for batch in range(100_000):
     keys = [digest(f"{mark} {batch} {i}".encode()) for i in range(5)]
     store.add(np.array(keys, "S16"), [f"{mark} {batch} {i} ".encode() * 50 for i in range(5)])
@@ -87,21 +84,13 @@ for batch in range(100_000):
 
 @pytest.mark.promise("Killed writers of the feature store lose at most the current batch", section="Kills, full disks and damage")
 def test_two_writers_that_are_killed_lose_at_most_the_batch_in_work(tmp_path):
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", WRITER, tmp_path, mark], stdout=subprocess.PIPE, text=True, cwd=ROOT,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
-        )
-        for mark in "ab"
-    ]  # fmt: skip
-    written = {}
-    for process in processes:
-        assert process.stdout.readline()
+    writers = {mark: tiny.Child(tmp_path, WRITER, words=[mark]) for mark in "ab"}
+    for writer in writers.values():
+        tiny.wait_until(writer.output, writer)
     time.sleep(0.3)
-    for process in processes:
-        process.send_signal(signal.SIGKILL)
-    for mark, process in zip("ab", processes, strict=True):
-        written[mark] = int(process.communicate()[0].split()[-1]) if process.stdout else 0
+    for writer in writers.values():
+        writer.send_signal(signal.SIGKILL)
+    written = {mark: int(writer.wait()[1].split()[-1]) for mark, writer in writers.items()}
     ContentStore(tmp_path).add(keys_of([digest(b"later")]), [b"later"])
     store = ContentStore(tmp_path)
     assert values_of(store, [digest(b"later")]) == [b"later"]

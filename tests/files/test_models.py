@@ -38,29 +38,21 @@ def test_a_model_brings_all_that_is_needed_to_use_it(trained, tiny_experiment):
     assert not saved.network.training
 
 
-@pytest.mark.parametrize("changes", [{}, {"head": "linear"}])
-def test_every_tensor_returns_with_its_bits(tiny_experiment, tmp_path, changes):
-    experiment = tiny_experiment(changes)
-    network = initial_network(experiment)
-    save_model(network, tmp_path / "x", settings=experiment.settings, classes=CLASSES, stage="t", which="raw")
-    saved = load_model(tmp_path / "x")
-    state = saved.network.state_dict()
-    assert state.keys() == network.state_dict().keys()
-    assert all(torch.equal(state[name], tensor) for name, tensor in network.state_dict().items())
-
-
 @settings(max_examples=20, deadline=None)
-@given(seed=st.integers(0, 999), images=st.integers(0, 5), at_rank=st.booleans(), note=st.text(max_size=9))
-def test_evidence_returns_with_its_bits(tiny_set, trained, tmp_path_factory, seed, images, at_rank, note):
-    rng, experiment = np.random.default_rng(seed), tiny.open_experiment(tiny_set, trained / "split.parquet")
+@given(st.sampled_from(["linear", "ml_decoder"]), st.integers(0, 999), st.integers(0, 5), st.booleans(), st.text(max_size=9))
+def test_tensors_and_evidence_return_with_their_bits(tiny_set, trained, tmp_path_factory, head, seed, images, at_rank, note):
+    rng, experiment = np.random.default_rng(seed), tiny.open_experiment(tiny_set, trained / "split.parquet", {"head": head})
     p = rng.random((images, 3)).astype(np.float32)
     prior, y = np.array([0.1, np.nan, np.nextafter(1, 0)]), rng.integers(-1, 2, (images, 3), np.int8)
     evidence = Evidence(*rng.random((2, 3)), prior, note, p, y, p**2 if at_rank else None)
     path, facts = tmp_path_factory.mktemp("evidence") / "x", {"classes": CLASSES, "stage": "t", "which": "raw"}
-    save_model(initial_network(experiment), path, settings=experiment.settings, evidence=evidence, **facts)
-    again = load_model(path).evidence
+    network = initial_network(experiment)
+    save_model(network, path, settings=experiment.settings, evidence=evidence, **facts)
+    saved = load_model(path)
+    before, after = network.state_dict(), saved.network.state_dict()
+    assert before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
     for name, value in vars(evidence).items():
-        found = getattr(again, name)
+        found = getattr(saved.evidence, name)
         if isinstance(value, np.ndarray):
             assert found.dtype == value.dtype and found.tobytes() == value.tobytes(), name
         else:

@@ -2,6 +2,7 @@
 
 import copy
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import tiny
@@ -63,24 +64,12 @@ def test_statistics_equal_a_slow_version_and_remember():
     torch.testing.assert_close(variance[:, 2:], old[1][:, 2:])
 
 
-class RawFeatures:
-    """A teacher whose scores and features h, of any length, are tables by row."""
-
-    def __init__(self, scores, h, y, carry):
-        self._scores, self._h, self._y, self.carry = scores, h, y, carry
-
-    def scores(self, rows):
-        return self._scores[rows]
-
-    def labels(self, rows):
-        return self._y[rows]
-
-    def outputs(self, rows, function):
-        network = torch.nn.Module()
-        network.features = lambda images: images
-        network.head = CosineHead(6, 3)
-        network.head.mlp = torch.nn.Identity()
-        return function(network, self._h[rows][:, :, None, None])
+def outputs_of(h):
+    """What a teacher gives of features h, of any length, that are a table by row."""
+    network = torch.nn.Module()
+    network.features, network.head = torch.nn.Identity(), CosineHead(6, 3)
+    network.head.mlp = torch.nn.Identity()
+    return lambda rows, function: function(network, h[rows][:, :, None, None])
 
 
 def test_an_epoch_s_statistics_and_mask_equal_the_published_procedure():
@@ -93,7 +82,8 @@ def test_an_epoch_s_statistics_and_mask_equal_the_published_procedure():
     for _ in range(3):  # epochs
         scores = torch.rand(n, classes)
         h = torch.randn(n, 6) * torch.logspace(-1, 1, n)[torch.randperm(n), None] + 0.5  # lengths differ a hundredfold
-        refresh = method.refresh(RawFeatures(scores, h, y, carry), roles)
+        tables = {"scores": scores.__getitem__, "labels": y.__getitem__, "outputs": outputs_of(h)}
+        refresh = method.refresh(SimpleNamespace(**tables, carry=carry), roles)
         label = torch.cat([y[:n_l].to(torch.int8), refresh.pseudo.label])
         cosine, kept = torch.empty(n, classes), torch.zeros(n, classes)
         for c in range(classes):
@@ -120,7 +110,7 @@ def test_a_main_step_equals_the_published_one():
     network.head.mean.copy_(statistics[0])
     network.head.variance.copy_(statistics[1])
     slow = copy.deepcopy(network)
-    optimisation = optimisation_of(network, lr=method.lr, weight_decay=0.1)
+    optimisation = optimisation_of(network, lr=method.lr, weight_decay=10.0)
     images = torch.randint(0, 256, (5, 3, 32, 32), dtype=torch.uint8)
     y, label = torch.tensor([[1, 0, 0], [0, 1, 1]]), torch.tensor([[1, 0, -1], [0, -1, 1], [0, 0, 0]], dtype=torch.int8)
     sampled = torch.tensor([[1.0, 1, 0], [0, 1, 1], [1, 1, 0], [0, 0, 1], [1, 0, 1]])
@@ -139,7 +129,7 @@ def test_a_main_step_equals_the_published_one():
             sigma = torch.sigmoid(20 * (turned - 0.4 * v))
             loss = loss - sampled[i, c] * torch.log(sigma if v else 1 - sigma)
     (loss / 5).backward()
-    torch.optim.AdamW(slow.parameters(), lr=optimisation.lr, betas=(0.95, 0.999), weight_decay=0.1).step()
+    torch.optim.AdamW(slow.parameters(), lr=optimisation.lr, betas=(0.95, 0.999), weight_decay=10.0).step()
     assert optimisation.optimisers["network"].param_groups[0]["max_lr"] == 3e-3
     tiny.assert_same_step(network, slow)
 

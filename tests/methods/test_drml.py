@@ -1,5 +1,7 @@
 """DRML: its losses, who moves in each of the four updates, and images that are adopted for good."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import tiny
@@ -77,25 +79,14 @@ def test_four_updates_each_minimise_their_loss_by_their_parameter_group_alone(me
     assert not optimisation.schedules
 
 
-class FakeTeacher:
-    """Answers from a table."""
-
-    def __init__(self, answers, epoch, carry):
-        self.answers, self.epoch, self.carry = answers, epoch, carry
-
-    def outputs(self, rows, function):
-        return self.answers
-
-    def labels(self, rows):
-        return torch.tensor([[1, 0, 0], [0, 1, 0]])
-
-
 def test_adopted_images_keep_their_first_soft_label_for_good(method):
     torch.manual_seed(0)
     carry, adopted_before, targets = {}, torch.zeros(6, dtype=torch.bool), torch.zeros(6, 3)
-    for epoch in range(5):
+    labels = torch.tensor([[1, 0, 0], [0, 1, 0]])
+    for epoch in range(6):  # in the last none is left to be adopted
         answers = torch.rand(6, 3, 3)
-        refresh = method.refresh(FakeTeacher(answers, epoch, carry), ROLES)
+        teacher = SimpleNamespace(epoch=epoch, carry=carry, outputs=lambda *_, answers=answers: answers, labels=lambda _: labels)
+        refresh = method.refresh(teacher, ROLES)
         carry = dict(refresh.carry)
         adopted = carry["adopted"]
         assert int(adopted.sum()) == min(2 * max(epoch - 1, 0), 6)  # the first at the end of round 1, after drml.start

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 import tiny
 import torch
+from training.test_resume import run_all
 
 from dicap.files.artifacts import read_pseudo_labels
 from dicap.methods import build_method
@@ -13,29 +14,15 @@ from dicap.settings.catalogue import OWN_HEAD
 from dicap.settings.methods import METHODS
 from dicap.training.experiment import Experiment
 
-SMALL = {
-    "train.epochs": 2, "warmup.epochs": 1, "drml.features": "warmup", "drml.rounds": 3, "drml.iterations": 3,
-    "drml.batch_size": 4, "drml.start": 0, "drml.per_round": 2, "pclp.warmup_epochs": 1, "pclp.adversary_width": 2,
-    "split.est_fraction": 0.2,
-}  # fmt: skip
 UNLABELLED = [name for name, facts in METHODS.items() if facts.unlabelled]
 
 
-def changes_of(method, more=None):
-    head = {} if METHODS[method].head == OWN_HEAD else {"head": METHODS[method].head}
-    return SMALL | {"method": method} | head | (more or {})
-
-
-def run(experiment, place):
-    """Warm-up and, where there is one, the main stage; the last stage's folder."""
-    out = tiny.run_stage(experiment, "warmup", None, place)
-    if METHODS[experiment.settings.method].unlabelled:
-        out = tiny.run_stage(experiment, "train", out / "model.safetensors", place)
-    return out
+def changes_of(method):
+    return {"method": method, "head": METHODS[method].head, "drml.features": "warmup"}
 
 
 def test_the_statistics_of_bbam_are_the_network_s_and_its_average_s(tiny_experiment, tmp_path):
-    out = run(tiny_experiment(changes_of("bbam")), tmp_path)
+    out = run_all(tiny_experiment(changes_of("bbam")), tmp_path) / "train"
     heads = [load_model(out / name).network.head for name in ("model.safetensors", "model_ema.safetensors")]
     assert torch.equal(heads[0].mean, heads[1].mean) and torch.equal(heads[0].variance, heads[1].variance)
     assert (heads[0].variance > 0).any()
@@ -55,7 +42,7 @@ def test_a_class_without_labelled_positives_gets_no_pseudo_positive(tiny_experim
     monkeypatch.setattr(Experiment, "predict", sure)
     experiment = tiny_experiment(changes, folder=own_set)
     tiny.set_labels(own_set, experiment.roles.labelled, lambda labels: [c for c in labels if c != 1])
-    out = run(tiny_experiment(changes, folder=own_set), tmp_path)
+    out = run_all(tiny_experiment(changes, folder=own_set), tmp_path) / "train"
     found = sorted((out / "pseudo_labels").rglob("*.parquet"))
     assert found
     for path in found:

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from training.test_optimisation import optimisation as optimisation_of
 
 from dicap.errors import SettingsError
+from dicap.losses import asymmetric_loss
 from dicap.methods import build_method
 from dicap.methods.base import Batch, Roles
 from dicap.methods.pclp import adversary_images
@@ -92,16 +93,6 @@ def test_without_a_prior_the_encoder_is_alone():
 # -- whole steps against steps written from the published procedure: same weights, same batch, same random numbers
 
 ADAM = {"betas": (0.95, 0.999), "eps": 1e-8}  # one-cycle starts beta1 at 0.95
-
-
-def slow_asl(logits, y):
-    """Mean of ASL 4/0/0.05 over the entries; the focusing factor is a constant."""
-    total = 0.0
-    for x, target in zip(logits.flatten(), y.flatten().tolist(), strict=True):
-        p = torch.sigmoid(x)
-        below = (p - 0.05).clamp_min(0)
-        total = total - (torch.log(p) if target else torch.log(1 - below) * below.detach() ** 4)
-    return total / y.numel()
 
 
 def slow_consistency(strong, weak):
@@ -195,7 +186,7 @@ def test_a_main_step_equals_the_published_one_and_batchnorm_counts_the_weak_view
     optimiser = adam(slow.parameters(), optimisation.lr)
     views = torch.cat([batch.views["labelled"], batch.views["weak"], batch.views["strong"]])
     logits = slow_means(slow, views)[0][:, :3]
-    loss = slow_asl(logits[:2], batch.y) + 0.1 * slow_consistency(logits[5:, :2], logits[2:5, :2])
+    loss = asymmetric_loss(logits[:2], batch.y).mean() + 0.1 * slow_consistency(logits[5:, :2], logits[2:5, :2])
     loss.backward()
     optimiser.step()
     tiny.assert_same_step(network, slow)
@@ -246,7 +237,7 @@ def test_a_step_of_stage_1_equals_the_published_one():
     scores = score(fake, z), score(x, inferred(mean, logvar).detach())
     turn(F.softplus(scores[0]).mean() + F.softplus(-scores[1]).mean(), "discriminator")
 
-    loss = slow_asl(mean[:2, :3], batch.y) + 0.1 * slow_consistency(answer, mean[2:, :3])
+    loss = asymmetric_loss(mean[:2, :3], batch.y).mean() + 0.1 * slow_consistency(answer, mean[2:, :3])
     turn(loss + 1e-3 * score(x, inferred(mean, logvar)).mean(), "encoder")
 
     z = scm()

@@ -136,12 +136,6 @@ def test_hard_negatives_equal_a_slow_version(ratio):
         assert {i for i in range(30) if kept[i, c]} == wanted
 
 
-def test_closest_takes_free_images_only():
-    distance, free = torch.tensor([0.1, 0.5, 0.2, 2.0, 0.3]), torch.tensor([True, True, False, True, True])
-    assert rules.closest(distance, free, 2).tolist() == [True, False, False, False, True]
-    assert rules.closest(distance, free, 99).tolist() == free.tolist()
-
-
 @pytest.mark.parametrize("name", ALL)
 @given(seed=st.integers(0, 10**6), n=st.integers(1, 30), n_l=st.integers(1, 15), classes=st.integers(1, 6), ties=st.booleans())
 def test_no_class_without_a_labelled_positive_gets_a_pseudo_positive(name, seed, n, n_l, classes, ties):

@@ -7,6 +7,8 @@ import torch
 from calibration.test_losses import plain_nt_xent, slow_asymmetric
 from torch import nn
 
+from dicap.calibration.rates import count_bins
+from dicap.calibration.thresholds import dual_thresholds, hard_labels
 from dicap.data.loader import scoring_batches
 from dicap.methods import build_method
 from dicap.methods.base import Batch, Roles
@@ -55,16 +57,17 @@ def slow_nt_xent(pairs):
 
 Y = torch.tensor([[1, 0, 0], [0, 1, 1]], dtype=torch.uint8)
 LABEL = np.array([[1, 0, -1], [0, 0, 1], [-1, 1, -1], [0, 1, 0]], dtype=np.int8)
-WEIGHT = torch.tensor([[0.9, 0.8, 0.0], [0.7, 0.6, 0.5], [0.0, 0.4, 0.0], [0.3, 0.2, 0.1]])
+WEIGHT = torch.tensor([[0.9, 0.8, 0.35], [0.7, 0.6, 0.5], [0.15, 0.4, 0.95], [0.3, 0.2, 0.1]])  # of confident entries
 
 
-def main_batch(method, label=LABEL, weight=WEIGHT, soft=False):
+def main_batch(method, label=LABEL, soft=False):
     """Two labelled images (rows 0, 1) and four others (rows 2 to 5)."""
     uncertain = (label == -1).any(1)
     requests = method.main_views(np.array([0, 1]), np.array([2, 3, 4, 5]), uncertain)
     views = {r.key: pictures({"strong": STRONG, "weak": WEAK}[r.view.name], r.rows) for r in requests}
     make = method.main(ROLES).pairs
     pairs = np.empty((0, 3), np.int64) if make is None else make(label, np.random.default_rng(0))
+    weight = WEIGHT * torch.from_numpy(label >= 0)
     return Batch(views, Y, torch.from_numpy(label), weight, soft, torch.from_numpy(pairs), images=6)
 
 
@@ -79,26 +82,41 @@ def warmup_batch(method):
     return Batch(views, Y, none, none, False, torch.from_numpy(pairs), images=4)
 
 
+ONE_UNCERTAIN = np.where(np.arange(12).reshape(4, CLASSES) == 7, -1, 1).astype(np.int8)
+LABELS = {"of all kinds": LABEL, "one uncertain": ONE_UNCERTAIN}
+LABELS |= {f"all {value}": np.full_like(LABEL, value) for value in (-1, 0, 1)}
+
+
+@pytest.mark.parametrize("label", LABELS.values(), ids=LABELS)
+@pytest.mark.parametrize("soft", [False, True])
 @pytest.mark.parametrize("mean", [False, True])
-def test_the_main_loss_equals_loops_over_entries(mean):
-    """A sum over entries by images; or means, of the labelled entries, the confident ones, the pairs."""
+def test_the_main_loss_equals_loops_over_entries(mean, soft, label):
+    """A sum over entries by images; or means, of the labelled entries, the confident ones, the pairs.
+
+    A soft target counts both labels of a confident entry. A single uncertain entry has nothing to be contrasted with.
+    """
     network, method = Tables(), method_of(loss__reduction="mean" if mean else "sum")
-    batch = main_batch(method)
-    terms = {name: float(term.detach()) for name, term in method.main_losses(network, batch).items()}
+    batch = main_batch(method, label, soft)
+    terms = method.main_losses(network, batch)
     x, z = network.logits.detach(), network.z.detach()
     sup = sum(slow_asl(x[STRONG, i, c], Y[i, c]) for i in range(2) for c in range(CLASSES))
     pseudo, pairs = 0.0, []
-    for i in range(4):
-        for c in range(CLASSES):
-            if LABEL[i, c] == -1:
-                pairs.append((z[WEAK, 2 + i, c], z[STRONG, 2 + i, c]))
-            else:
-                pseudo += float(WEIGHT[i, c]) * slow_asl(x[STRONG, 2 + i, c], LABEL[i, c])
-    slow, by = (sup, pseudo, float(slow_nt_xent(pairs))), (2 * CLASSES, 4 * CLASSES - len(pairs), 1) if mean else (6, 6, 6)
-    for name, value, n in zip(("sup", "pseudo", "con"), slow, by, strict=True):
-        assert terms[f"loss_{name}"] == pytest.approx(value / n, rel=1e-5)
+    for i, c in np.ndindex(4, CLASSES):
+        if label[i, c] == -1:
+            pairs.append((z[WEAK, 2 + i, c], z[STRONG, 2 + i, c]))
+        else:
+            w, logit, y = float(WEIGHT[i, c]), x[STRONG, 2 + i, c], label[i, c]
+            pseudo += w * slow_asl(logit, y) + soft * (1 - w) * slow_asl(logit, 1 - y)
+    sums = {"loss_sup": (sup, 2 * CLASSES), "loss_pseudo": (pseudo, max(4 * CLASSES - len(pairs), 1))}
+    if len(pairs) > 1:
+        sums["loss_con"] = float(slow_nt_xent(pairs)), 1
+    slow = {name: value / (n if mean else 6) for name, (value, n) in sums.items()}
+    assert {name: float(term.detach()) for name, term in terms.items()} == pytest.approx(slow, rel=1e-5)
     assert batch.views["strong"][:, 1, 0, 0].tolist() == [0, 1, 2, 3, 4, 5]
-    assert batch.views["weak"][:, 1, 0, 0].tolist() == [2, 4], "only of images with uncertain entries"
+    weak = batch.views["weak"][:, 1, 0, 0].tolist() if "weak" in batch.views else []
+    assert weak == [2 + i for i in range(4) if -1 in label[i]], "only of images with uncertain entries"
+    sum(terms.values()).backward()
+    assert torch.isfinite(network.logits.grad).all()
 
 
 def slow_gradient(pairs, images):
@@ -135,43 +153,6 @@ def test_the_weak_look_leaves_the_running_statistics_alone(both):
     once(pictures(STRONG, range(6)))
     assert torch.equal(network.norm.running_mean, once.norm.running_mean)
     assert network.norm.momentum == once.norm.momentum
-
-
-@pytest.mark.parametrize("rule", ["none", "midrange"])
-@pytest.mark.parametrize("reduction", ["sum", "mean"])
-def test_a_soft_target_counts_both_labels_of_confident_entries(rule, reduction):
-    network, method = Tables(), method_of(calibration__target="soft", thresholds__rule=rule, loss__reduction=reduction)
-    label, weight = LABEL, WEIGHT
-    if rule == "none":
-        label, weight = np.where(LABEL == -1, 1, LABEL).astype(np.int8), torch.where(torch.from_numpy(LABEL) == -1, 0.35, WEIGHT)
-    terms = method.main_losses(network, main_batch(method, label, weight, soft=True))
-    x, total = network.logits.detach(), 0.0
-    for i, c in np.argwhere(label >= 0):
-        w, y = float(weight[i, c]), label[i, c]
-        total += w * slow_asl(x[STRONG, 2 + i, c], y) + (1 - w) * slow_asl(x[STRONG, 2 + i, c], 1 - y)
-    by = 6 if reduction == "sum" else (label >= 0).sum()
-    assert float(terms["loss_pseudo"].detach()) == pytest.approx(total / by, rel=1e-5)
-    assert ("loss_con" in terms) == (rule == "midrange")
-
-
-@pytest.mark.parametrize("reduction", ["sum", "mean"])
-@pytest.mark.parametrize("value", [-1, 0, 1])
-def test_a_step_without_uncertain_or_without_confident_entries_is_finite(reduction, value):
-    network, method = Tables(), method_of(loss__reduction=reduction)
-    label = np.full((4, CLASSES), value, np.int8)
-    terms = method.main_losses(network, main_batch(method, label, torch.full((4, CLASSES), float(value >= 0))))
-    assert ("loss_con" in terms) == (value == -1)
-    if value == -1:
-        assert float(terms["loss_pseudo"].detach()) == 0
-    sum(terms.values()).backward()
-    assert torch.isfinite(network.logits.grad).all()
-
-
-def test_a_single_uncertain_entry_has_nothing_to_be_contrasted_with():
-    label = np.ones((4, CLASSES), np.int8)
-    label[2, 1] = -1
-    network, method = Tables(), method_of()
-    assert "loss_con" not in method.main_losses(network, main_batch(method, label))
 
 
 @pytest.mark.parametrize("mean", [False, True])
@@ -252,22 +233,13 @@ def test_refresh_counts_where_the_policy_says(policy):
     refresh = method.refresh(teacher, roles)
     unsup = [8, 9, 10, 11, 12, 13, 20, 25]
     asked = {"labeled": range(8), "optimal": [10, 11, 12, 13, 25]}.get(policy, [8, 9, 20])
-    slow = np.zeros((2, 4))
-    for i in {*asked} - {12, 25}:
-        for c in range(CLASSES):
-            slow[1 - int(y[i, c]), min(int(float(scores[i, c]) * 4), 3)] += 1
-    assert refresh.rates.n_pos.tolist() == slow[0].tolist() and refresh.rates.n_neg.tolist() == slow[1].tolist()
+    counted = sorted({*asked} - {12, 25})
+    assert all(map(torch.equal, refresh.rates[:2], count_bins(scores[counted], y[counted], 4)))
     assert set(teacher.asked) == set(asked) | set(range(8))
     assert torch.equal(refresh.pseudo.confidence, scores[unsup])
-    for c in range(CLASSES):
-        chosen = {value: [float(scores[i, c]) for i in range(8) if y[i, c] == value] for value in (0, 1)}
-        tau = [(max(values) + min(values)) / 2 for values in chosen.values() if values]
-        if len(tau) == 2:
-            low, high = sorted(tau)
-            assert refresh.thresholds.tau_neg[c] == pytest.approx(low) and refresh.thresholds.tau_pos[c] == pytest.approx(high)
-            for i, row in enumerate(unsup):
-                p = float(scores[row, c])
-                assert refresh.pseudo.label[i, c] == (1 if p > high else 0 if p < low else -1)
+    thresholds = dual_thresholds(scores[:8], y[:8])
+    assert all(map(torch.equal, refresh.thresholds, thresholds))
+    assert torch.equal(refresh.pseudo.label, hard_labels(scores[unsup], thresholds))
 
 
 def test_refresh_counts_guarded_classes():

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import tiny
-from frozen.test_convex import AUTO, HOLDOUT, RECOMMENDED
+from frozen.test_convex import AUTO, HOLDOUT
 from frozen.test_unfrozen import WHOLE
 from safetensors.numpy import load_file
 
@@ -26,14 +26,6 @@ from training.test_leaks import hidden_rows, invert_labels, models, tables
 from training.test_resume import stop_after
 
 SHORT = {"warmup.epochs": 1, "train.epochs": 1, "pclp.warmup_epochs": 1, "finetune.epochs": 1}
-LOOPS = {
-    "by steps": {},
-    "by steps on features": tiny.FROZEN,
-    "solved": tiny.FROZEN | RECOMMENDED,
-    "solved, then the whole network": tiny.FROZEN | WHOLE,
-    **{method: {"method": method, "head": "own"} for method in ("drml", "pclp", "bbam")},
-    "d2l": {"method": "d2l", "head": "linear"},
-}
 
 
 @pytest.fixture(scope="module")
@@ -46,11 +38,7 @@ def labelled_set(tmp_path_factory):
 
 def opened(folder, bank, place, changes):
     """The stages that there are and their experiments, as the commands open them."""
-    bank = bank if "head" in (changes.get("warmup.trainable"), changes.get("train.trainable")) else None
-    experiment = tiny.open_experiment(folder, place / "split.parquet", SHORT | changes, bank=bank)
-    first = experiment.on_bank() if bank is not None else experiment
-    stages = (("warmup", first), ("train", experiment), ("finetune", experiment))
-    return [(stage, its) for stage, its in stages if its.settings.trains(stage)]
+    return tiny.stages_of(folder, place / "split.parquet", tiny.settings(SHORT | changes), bank)
 
 
 # -- whole runs: undisturbed, stopped, and where hidden labels are other ones
@@ -179,11 +167,14 @@ def test_pseudo_label_shows_what_the_first_epoch_trains_on(tiny_set, bank, undis
 
 
 @pytest.mark.promise("Without unlabelled images every loop trains to its end", section="Numbers")
-@pytest.mark.parametrize("name", LOOPS)
+@pytest.mark.parametrize(
+    "name",
+    ["dicap", "dicap on features", "cross-fitted", "cross-fitted, then the whole network", "drml", "pclp", "bbam", "d2l"],
+)
 @pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_all_images_labelled_and_none_unlabelled_trains_through(labelled_set, tmp_path, name):
-    source = tiny.run_stages(opened(*labelled_set, tmp_path, LOOPS[name] | {"ratio": 1.0}), tmp_path)
-    images = tiny.open_experiment(labelled_set[0], tmp_path / "split.parquet", LOOPS[name] | {"ratio": 1.0})
+    source = tiny.run_stages(opened(*labelled_set, tmp_path, RUNS[name] | {"ratio": 1.0}), tmp_path)
+    images = tiny.open_experiment(labelled_set[0], tmp_path / "split.parquet", RUNS[name] | {"ratio": 1.0})
     scores = images.predict(load_model(source).network, np.arange(24)).numpy()
     assert np.isfinite(scores).all() and scores.std() > 0
 
@@ -196,18 +187,18 @@ def test_an_option_that_reads_hidden_labels_is_refused_where_there_are_none(labe
         opened(*labelled_set, tmp_path, {"calibration.policy": "optimal", "ratio": 1.0})
 
 
-@pytest.mark.parametrize("loop", [tiny.FROZEN | RECOMMENDED, tiny.FROZEN | HOLDOUT], ids=["cross-fitted", "held out"])
-def test_a_solved_head_learns_from_the_plain_view_alone(tiny_set, bank, tmp_path, monkeypatch, loop):
+@pytest.mark.parametrize("name", SOLVED)
+def test_a_solved_head_learns_from_the_plain_view_alone(tiny_set, bank, tmp_path, monkeypatch, name):
     view = FeatureBank.view
     monkeypatch.setattr(FeatureBank, "view", lambda bank, name: view(bank, name) + (0 if name == "plain" else np.nan))
-    stages = [(stage, its) for stage, its in opened(tiny_set, bank, tmp_path, loop) if its.settings.solves(stage)]
+    stages = [(stage, its) for stage, its in opened(tiny_set, bank, tmp_path, SOLVED[name]) if its.settings.solves(stage)]
     assert all(np.isfinite(value).all() for value in load_file(tiny.run_stages(stages, tmp_path)).values())
 
 
-@pytest.mark.parametrize("name", ["by steps", "solved", "solved, then the whole network"])
+@pytest.mark.parametrize("name", ["dicap", "cross-fitted", "cross-fitted, then the whole network"])
 def test_a_chance_is_counted_on_known_entries(raw_photos, tmp_path, name):
     folder = tiny.converted(tiny.in_part(raw_photos, tmp_path / "raw"), tmp_path / "data")
-    stages = opened(folder, tiny.features(folder, tmp_path / "bank"), tmp_path, LOOPS[name])
+    stages = opened(folder, tiny.features(folder, tmp_path / "bank"), tmp_path, RUNS[name])
     source, experiment = tiny.run_stages(stages, tmp_path), stages[-1][1]
     roles, s = experiment.roles, experiment.settings
     y = experiment.labels.of(roles.est if not s.recommends else roles.labelled)

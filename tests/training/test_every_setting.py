@@ -6,20 +6,16 @@ from typing import get_args
 
 import pytest
 import tiny
-import torch
 from frozen.test_convex import HOLDOUT, RECOMMENDED
 from pydantic import ValidationError
 from safetensors.numpy import load_file
 
 from dicap.data.store import Store
 from dicap.frozen.features.recipe import Recipe, pretrained_network
-from dicap.frozen.inputs import BankFeatures
-from dicap.machine.runtime import Runtime
 from dicap.provenance import settings_of
 from dicap.settings import Section, Settings, flatten
 from dicap.settings.checks import contradictions, unread
 from dicap.settings.methods import METHODS
-from dicap.training.experiment import Experiment
 
 SHORT = {"warmup.epochs": 1, "warmup.eval_every": 1, "train.epochs": 1, "finetune.epochs": 1}
 SHORT |= {"pclp.warmup_epochs": 1}
@@ -83,20 +79,9 @@ class Runs:
     def __call__(self, s: Settings) -> dict[str, bytes]:
         self.count += 1
         place = self.place / str(self.count)
-        split = tiny.draw_split(self.folder, place.with_suffix(".parquet"), s)
-        source, found = None, {}
-        for stage in ("warmup", "train", "finetune"):
-            if s.trains(stage):
-                bank = BankFeatures(self.bank, s.seed, s.augment.flip) if s.needs_features else None
-                experiment = Experiment.open(s, Runtime(torch.device("cpu"), workers=0), self.folder, split, bank=bank)
-                on = experiment.on_bank() if bank is not None and s.trainable(stage) == "head" else experiment
-                source = tiny.run_stage(on, stage, source, place) / "model.safetensors"
-                found |= {
-                    f"{stage}/{path.name}/{k}": v.tobytes()
-                    for path in (place / stage).glob("*.safetensors")
-                    for k, v in load_file(path).items()
-                }
-        return found
+        tiny.run_stages(tiny.stages_of(self.folder, place.with_suffix(".parquet"), s, self.bank), place)
+        models = {str(path.relative_to(place)): load_file(path) for path in place.glob("*/*.safetensors")}
+        return {f"{model}/{k}": v.tobytes() for model, tensors in models.items() for k, v in tensors.items()}
 
 
 @pytest.fixture

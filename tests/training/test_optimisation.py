@@ -62,21 +62,6 @@ def test_a_cycle_may_be_of_any_length(pct_start):
         assert all(0 <= lr <= 1.0 for lr in seen), steps
 
 
-def test_a_step_equals_adamw_written_out():
-    network = small_network()
-    o = optimisation(network, lr=0.01, weight_decay=0.1)
-    moments = {}
-    for t in range(1, 5):
-        lr, (beta1, beta2) = o.lr, o.optimisers["network"].param_groups[0]["betas"]
-        before = {name: p.detach().clone() for name, p in network.named_parameters()}
-        take_step(o)
-        for name, p in network.named_parameters():
-            m, v = moments.get(name, (torch.zeros_like(p), torch.zeros_like(p)))
-            m, v = moments[name] = beta1 * m + (1 - beta1) * p.grad, beta2 * v + (1 - beta2) * p.grad**2
-            step = (m / (1 - beta1**t)) / ((v / (1 - beta2**t)).sqrt() + 1e-8)
-            torch.testing.assert_close(p.detach(), before[name] * (1 - lr * 0.1) - lr * step, rtol=1e-4, atol=1e-6)
-
-
 def test_ema_of_parameters_and_batchnorm_buffers_equals_a_slow_version():
     network = small_network()
     o = optimisation(network, lr=0.05)

@@ -2,6 +2,7 @@
 
 import signal
 from contextlib import contextmanager, suppress
+from itertools import count
 
 import numpy as np
 import pytest
@@ -98,29 +99,20 @@ def test_another_setting_never_picks_up_old_epochs(tiny_experiment, tmp_path):
     assert lines == ["resuming warmup after 1 of 2 epochs"]
 
 
-def bad_at(experiment, monkeypatch, call, spoil):
-    """Spoil the warm-up loss of the `call`-th step."""
-    method, calls = experiment.method, []
-    original = method.warmup_losses
-
-    def warmup_losses(network, batch):
-        calls.append(1)
-        terms = original(network, batch)
-        return terms | {"loss_sup": spoil(terms["loss_sup"])} if len(calls) == call else terms
-
-    monkeypatch.setattr(method, "warmup_losses", warmup_losses)
-
-
 @pytest.mark.promise("A loss that is not finite stops before any weight is updated with it", section="Numbers")
 def test_a_loss_that_is_not_finite_stops_with_its_ids_and_leaves_the_state_before(
     tiny_experiment, trained, monkeypatch, tmp_path
 ):
-    experiment = tiny_experiment()
-    seen = []
-    run_epoch = inputs.load
+    experiment, seen, calls = tiny_experiment(), [], count(1)
+    run_epoch, losses = inputs.load, experiment.method.warmup_losses
     monkeypatch.setattr(inputs, "load", lambda store, requests, **k: seen.append(requests) or run_epoch(store, requests, **k))
+
+    def spoilt(*arguments):
+        factor = float("nan") if next(calls) == 5 else 1  # in the second step of three of the second epoch
+        return {name: factor * term for name, term in losses(*arguments).items()}
+
     with monkeypatch.context() as patch:
-        bad_at(experiment, patch, 5, lambda loss: loss * float("nan"))  # epoch 1, step 1 of three
+        patch.setattr(experiment.method, "warmup_losses", spoilt)
         with pytest.raises(DataError) as caught:
             tiny.run_stage(experiment, "warmup", None, tmp_path)
     message = str(caught.value)

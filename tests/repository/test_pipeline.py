@@ -138,7 +138,7 @@ def test_an_experiment_runs_from_the_split_on_with_its_numbers_as_numbers(clone)
     assert clone.ran(output) == [stage for stage in STAGES if stage not in ("convert", "features")]
     assert "e-05" in (clone.folder / "params.yaml").read_text()  # the dialect that YAML 1.1 readers take for a string
     assert clone.params()["optimiser"]["lr"] == 0.00003
-    resolved = json.loads(clone.run("dicap-stage", "config", "--json"))
+    resolved = json.loads(clone.run("dicap-stage", "--json", "config"))
     assert resolved["optimiser.lr"] == {"value": 0.00003, "from": "params.yaml"}
     other = clone.model()
     assert other != before

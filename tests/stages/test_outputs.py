@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import click
+import pandas as pd
 import pytest
 import tiny
 
@@ -12,6 +13,7 @@ from dicap.errors import DataError
 from dicap.files.written import replacing_own, replacing_own_folder
 from dicap.photos import export
 from stages.cli import main
+from stages.lab import figures
 from stages.lab.sweeps import finished
 
 # Options and arguments that are only read, by name; every other path is written to, and has a line below.
@@ -29,7 +31,7 @@ TYPED = {
     ("suggest", "out"): "suggest --count 2 --out {}",
     ("review", "out"): "review --count 2 --out {}",
     ("table", "out"): "table main --out {}",
-    ("figures", "out"): "figures 3 --run artifacts --out {}",
+    ("figures", "out"): "figures 1d --out {}",
 }
 
 
@@ -56,6 +58,8 @@ def typed(project, raw_photos, monkeypatch):
     run = {"name": "a", "rev": "a" * 40, "when": "2026-01-01", "data": "", "settings": tiny.settings().model_dump()}
     run["metrics"] = {"map": 50.0, "map_low": 45.0, "map_high": 55.0, "steps": 10}
     monkeypatch.setattr(finished, "finished", lambda *, everywhere: ([run], []))
+    runs = pd.DataFrame({"row": ["uniform", "estimated"], "ratio": [0.1, 0.1], "map": [50.0, 51.0]})
+    monkeypatch.setattr(figures, "_runs", lambda *_, **__: runs)
     # What is written, and that it agrees, is the matter of tests/photos/test_export.py, and takes seconds.
     monkeypatch.setattr(export, "write_onnx", lambda scorer, images, path, *_: path.write_bytes(b"a model"))
     monkeypatch.setattr(export, "_reader", lambda path: None)

@@ -206,3 +206,18 @@ def test_a_folder_by_the_names_of_several_is_asked_about(tmp_path):
     with pytest.raises(Question, match=r"is cat\+dog a class, or several\?") as question:
         looked_at(tmp_path, Own(test_share=0.3))
     assert looked_at(tmp_path, Own(test_share=0.3, **question.value.options)).classes == ["cat", "cat+dog", "dog"]
+
+
+@pytest.mark.parametrize("said", ["named", "not named"])
+def test_folders_of_labels_beside_a_table_of_others_are_asked_about(tmp_path, said):
+    names = [f"train/{folder}/{folder}{i}.png" for folder in CATDOG for i in range(4)]
+    pictures(tmp_path, [*names, *(f"test/{name}" for name in NAMES)])
+    rows = [[f"test/{name}", label, ""] for name, label in LISTED]
+    listed(tmp_path, [["image", "labels", "split"], *rows, *([name, "", "unlabeled"] for name in names if said == "named")])
+    if said == "named":
+        assert {item.split for item in looked_at(tmp_path, Own(test_share=0.3)).items if item.labels is None} == {"unlabeled"}
+        return
+    with pytest.raises(Question, match="are these folders labels") as question:
+        looked_at(tmp_path, Own(test_share=0.3))
+    assert question.value.options == {"format": "table"}
+    assert looked_at(tmp_path, Own(test_share=0.3, **question.value.options)).items

@@ -106,10 +106,12 @@ def look(place: Path, said: Own) -> tuple[Path, Own, RawSet]:
             raw = read(root, reading, looking=True)
             if own.unlabeled_root is None and reading.format != "folders":
                 labelled = [item.id for item in raw.items if item.labels is not None]
-                unlisted = [item.id for item in raw.items if item.labels is None]
-                ask_of_derived(root, unlisted, labelled)
-                if own.format is None and place.is_dir():
-                    ask_of_folders(root, unlisted, reading.format or "")
+                unlabelled = [item.id for item in raw.items if item.labels is None]
+                ask_of_derived(root, unlabelled, labelled)
+                if unlabelled and own.format is None and place.is_dir():
+                    listed = read(root, reading.model_copy(update={"unlabeled_root": None}), looking=True)
+                    named = {item.id for item in listed.items}
+                    ask_of_folders(root, [name for name in unlabelled if name not in named], reading.format or "")
         except Question as question:
             before, answers = answers, joined(answers, question.options)
             texts.append(question.text)

@@ -185,13 +185,11 @@ def _ask_of_files(root: Path, names: list[str], kind: str, said: Own) -> None:
         raise Question(text, **ways, ignore=ignore)
 
 
-def ask_of_folders(root: Path, unlabelled: list[str], kind: str) -> None:
-    """Ask of several folders of photographs without labels, where these may be their labels. Raises Question."""
-    if len(tops := _tops(unlabelled)) > 1 and not _of_anything(unlabelled):
-        text = (
-            f"{root}: photographs without labels lie in {first_of(sorted(tops), 4)}; or are these the labels (--format folders)?"
-        )
-        raise Question(text, format=kind)
+def ask_of_folders(root: Path, unlisted: list[str], kind: str) -> None:
+    """Ask of several folders of photographs that no label names, where these may be their labels. Raises Question."""
+    if len(tops := _tops(unlisted)) > 1 and not _of_anything(unlisted):
+        text = f"no row names the photographs in {first_of(sorted(tops), 4)}; or are these folders labels (--format folders)?"
+        raise Question(f"{root}: {text}", format=kind)
 
 
 def _tops(images: list[str]) -> set[str]:

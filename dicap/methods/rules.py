@@ -72,8 +72,9 @@ def quota(p: Tensor, y: Tensor, *, eta_pos: float = 1.0, eta_neg: float = 0.998)
     Returns:
         labels (N, C) int8; the thresholds between which entries do not train; the number of guarded classes, ().
     """
-    quota = quota_of(p.cpu().numpy(), y.cpu().numpy(), eta_pos=eta_pos, eta_neg=eta_neg)
-    label = torch.from_numpy(quota.labels(p.cpu().numpy())).to(p.device)
+    scores = p.cpu().numpy()
+    quota = quota_of(scores, y.cpu().numpy(), eta_pos=eta_pos, eta_neg=eta_neg)
+    label = torch.from_numpy(quota.labels(scores)).to(p.device)
     thresholds = thresholds_of(quota, p.device)
     return label, thresholds, (~thresholds.active).sum()
 

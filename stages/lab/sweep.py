@@ -83,7 +83,7 @@ def command(
         finish("sweep", facts, lines=_how_to_see(plan, grid, asked))
         return
     _refuse_what_would_be_lost(missing, named)
-    check_data(Settings.model_validate(missing[0].settings))
+    check_data(Settings.model_validate(missing[0].settings))  # of one: as a rule all cells have the same
 
     running = ENGINES[engine](jobs)
     cpus = cpus or (max(1, cores() // (jobs or 1)) if engine == "here" else 1)

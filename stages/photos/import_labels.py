@@ -77,7 +77,7 @@ def command(filled: Path, new_classes: bool, separator: str | None, params: Path
     labelled |= standing
     if names:  # nobody was asked for them in the images that were labelled before
         before, standing = ({image: labels.among(classes) for image, labels in of.items()} for of in (before, standing))
-    other = [image for image, labels in given.items() if labels.photo and said[image][1] not in ("", labels.photo)]
+    other = [image for image, labels in given.items() if labels.is_of_another(said[image][1])]
     if other:  # a list of another folder, or of before a photograph was exchanged
         say(f"note: left out, since another photograph has the name by now: {len(other)} (the first: {min(other)})")
     given = {image: marked(labels, *said[image]) for image, labels in given.items() if image not in other}

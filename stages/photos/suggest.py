@@ -67,7 +67,8 @@ def command(
     questions = [Question(str(name), one, on, photo=mark) for name, one, on, mark in each]
     listed = [(question.id, "", ";".join(saved.classes[c] for c in question.on), question.photo) for question in questions]
     write_list(out / LIST, [("image", "labels", "model_says", "photo"), *listed])
-    write_labelling_page(questions, pictures, saved.classes, out / PAGE, review=False, measured=bool(saved.evidence.measured))
+    measured = saved.evidence.measured is not None
+    write_labelling_page(questions, pictures, saved.classes, out / PAGE, review=False, measured=measured)
     _finish(out, count, len(chosen), len(rows), [f"dicap-stage import-labels {out / LIST}", "dvc repro"])
 
 

@@ -34,7 +34,8 @@ OF_ROWS = re.compile(
 # Folders that hold photographs of anything, or those of a time.
 ANYTHING = re.compile(
     r"[\W\d_]*(jan(uary)?|feb(ruary)?|mar(ch)?|apr(il)?|may|june?|july?|aug(ust)?|sep(tember)?|oct(ober)?|nov(ember)?"
-    r"|dec(ember)?)?[\W\d_]*|(train|test|val|valid|validation|raw|all|new|old|my)?[\s_-]*(images?|imgs?|photo(graph)?s?|pictures?|pics|masks?|labels?"
+    r"|dec(ember)?)?[\W\d_]*"
+    r"|(train|test|val|valid|validation|raw|all|new|old|my)?[\s_-]*(images?|imgs?|photo(graph)?s?|pictures?|pics|masks?|labels?"
     r"|annotations?|data|dataset|jpegimages|files|media|uploads?|frames?|set|folder|dcim|camera|export)(\s*\(?\d*\)?)?",
     re.IGNORECASE,
 )

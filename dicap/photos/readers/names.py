@@ -109,14 +109,15 @@ def ask_of_names(
     pieces = Counter(piece for name in names for piece in {*name.split()})
     repeated = names if separated else names | {piece for piece, count in pieces.items() if count > 1}
     held = "".join([separated, *certain])
-    marks = {name: _mark_within(name, names, repeated, held, alone=not separated) for name in places if name not in certain}
-    # A mark that names hardly hold first: beside `cat, dog` even `great tit` is one name.
-    for name, mark in sorted(marks.items(), key=lambda pair: re.fullmatch(WORDS, pair[1] or " ") is not None):
-        if mark:
-            shown = name if len(name) <= 60 else f"{name[:57]}..."
-            way = f"--separator {typed(mark)} reads several, --separator ';' one" if free else "or name it as a class"
-            text = f"{places[name]}: labels: is {shown!r} one class or several? Write `;` between several; {way}"
-            raise Question(text, **{"separator": mark} if free else {"names": [name]})
+    others = (name for name in places if name not in certain)
+    marks = {name: mark for name in others if (mark := _mark_within(name, names, repeated, held, alone=not separated))}
+    if marks:
+        # A mark that names hardly hold comes first: beside `cat, dog` even `great tit` is one name.
+        name, mark = min(marks.items(), key=lambda pair: re.fullmatch(WORDS, pair[1]) is not None)
+        shown = name if len(name) <= 60 else f"{name[:57]}..."
+        way = f"--separator {typed(mark)} reads several, --separator ';' one" if free else "or name it as a class"
+        text = f"{places[name]}: labels: is {shown!r} one class or several? Write `;` between several; {way}"
+        raise Question(text, **{"separator": mark} if free else {"names": [name]})
 
 
 def says_nothing(name: str, names: Iterable[str]) -> bool:

@@ -73,9 +73,17 @@ class Given:
 
         Nothing of another photograph; and words that the data set changed since are newer.
         """
-        if self.photo and photo not in (self.photo, ""):
+        if self.is_of_another(photo):
             return None
-        return own.after(self) if own is not None and self.was not in (None, own.mark()) else self
+        return own.after(self) if own is not None and self.is_older(own) else self
+
+    def is_of_another(self, photo: str) -> bool:
+        """Whether it was said of another photograph than the one with this mark; not where a mark is lacking."""
+        return bool(self.photo) and photo not in (self.photo, "")
+
+    def is_older(self, own: "Given | None") -> bool:
+        """Whether the data set changed its `own` words since."""
+        return own is not None and self.was not in (None, own.mark())
 
     def mark(self) -> str:
         """What tells it from other words about the same image."""
@@ -101,16 +109,16 @@ def look(place: Path, said: Own) -> tuple[Path, Own, RawSet]:
     while True:
         try:
             root, reading = understand(place, own)
-            if own.unlabeled_root is None and reading.format != "folders":  # photographs that no row names, now or later
+            widened = own.unlabeled_root is None and reading.format != "folders"  # by photographs that no row names, now or later
+            if widened:
                 reading = reading.model_copy(update={"unlabeled_root": str(root)})
             raw = read(root, reading, looking=True)
-            if own.unlabeled_root is None and reading.format != "folders":
+            if widened:
                 labelled = [item.id for item in raw.items if item.labels is not None]
                 unlabelled = [item.id for item in raw.items if item.labels is None]
                 ask_of_derived(root, unlabelled, labelled)
                 if unlabelled and own.format is None and place.is_dir():
-                    listed = read(root, reading.model_copy(update={"unlabeled_root": None}), looking=True)
-                    named = {item.id for item in listed.items}
+                    named = {item.id for item in as_listed(root, reading, looking=True).items}
                     ask_of_folders(root, [name for name in unlabelled if name not in named], reading.format or "")
         except Question as question:
             before, answers = answers, joined(answers, question.options)
@@ -142,19 +150,13 @@ def read(root: Path, own: Own, looking: bool = False) -> RawSet:
         DataError: nothing readable is there, or a test split is missing and none is asked for.
     """
     root, own = opened(root, own)
-    kind = own.format or "table"
-    for name in own.files or ([table.DOCUMENTED[0]] if own.format is None else []):
-        if not (root / name).is_file():
-            raise DataError(f"{root / name}: no such file of labels; look at what is there: dicap-stage init-data {root}")
-    listing = with_empty(with_words(READERS[kind].read(root, own), own, looking), own.empty)
-    raw = to_raw(root, listing, own, looking)
+    raw = as_listed(root, own, looking)
     if own.unlabeled_root:
         raw = with_unlabelled(raw, Path(own.unlabeled_root), root, own.ignore)
     raw = with_groups(raw)
     if own.test_share and not any(item.split == "test" for item in raw.items):
         raw = with_test(raw, own.test_share)
     raw = without_leaks(raw)
-    raw = replace(raw, source=raw.source | {"format": kind})
     if own.added:
         raw = with_added(raw, Path(own.added), root, own.new_classes or ())
     if not looking and (lost := sorted({*(own.names or ())} - {*raw.classes})):
@@ -172,6 +174,16 @@ def read(root: Path, own: Own, looking: bool = False) -> RawSet:
     if lacking := [split for split in ways if split not in splits]:
         raise DataError(f"{root}: no image of split {lacking[0]}; {ways[lacking[0]]}")
     return raw
+
+
+def as_listed(root: Path, own: Own, looking: bool) -> RawSet:
+    """The images that the labels name, without what `read` adds to them. Arguments and errors as there."""
+    kind = own.format or "table"
+    for name in own.files or ([table.DOCUMENTED[0]] if own.format is None else []):
+        if not (root / name).is_file():
+            raise DataError(f"{root / name}: no such file of labels; look at what is there: dicap-stage init-data {root}")
+    listing = with_empty(with_words(READERS[kind].read(root, own), own, looking), own.empty)
+    return to_raw(root, replace(listing, source=listing.source | {"format": kind}), own, looking)
 
 
 def with_added(raw: RawSet, path: Path, base: Path, new_classes: Iterable[str] = ()) -> RawSet:
@@ -205,11 +217,11 @@ def with_added(raw: RawSet, path: Path, base: Path, new_classes: Iterable[str] =
     for item in raw.items:
         own = given_of(item.labels, item.absent, raw.classes)
         given, was, later = own.among(before) if own and fresh else own, None, added.get(item.id)
-        if later is not None and later.photo and photo_mark(files[item.id]) not in (later.photo, ""):
+        if later is not None and later.is_of_another(photo_mark(files[item.id])):
             exchanged.append(item.id)
         elif later is not None:
             was = item.split if item.split != "test" else None
-            corrected = own is not None and later.was is not None and later.was != own.mark()
+            corrected = later.is_older(own)
             newer += [item.id] * corrected
             differ += [item.id] * (own is not None and later.was is None and own != later)
             given = given.after(later) if corrected and given else later.after(given)

@@ -334,8 +334,8 @@ class Columns:
         binary = [head for head in names if head in self._binary]
         likely = {
             "open": [head for head in binary if names[head] in heads.OPEN],
-            "value": [head for head in names if heads.VALUE.fullmatch(names[head]) and head in self._binary],
-            "group": [head for head in names if heads.GROUP.fullmatch(names[head]) and len(self._words[head]) > 1],
+            "value": [head for head in binary if self._roles["labels"] and heads.VALUE.fullmatch(names[head])],
+            "group": [head for head in names if head not in binary and counts[head] > 1 and heads.GROUP.fullmatch(names[head])],
         }
         if splits := [head for head in binary if {*names[head].split("_")} & {*SPLIT_NAMES} and head not in likely["open"]]:
             classes = self._roles["classes"]
@@ -344,8 +344,6 @@ class Columns:
                 f"{self._sheet.path}: column {splits[0]} of 0 and 1 may be the split: write a column split (train, val, test) in "
                 f"its place; or it says nothing: init-data --ignore {typed(splits[0])}{way}"
             )
-        likely["value"] = likely["value"] if self._roles["labels"] else []
-        likely["group"] = [head for head in likely["group"] if head not in binary]
         roles = {role: some[0] for role, some in likely.items() if some and self._roles[role] is None}
         texts = [ROLES[role].format(self._held(head)) for role, head in roles.items()]
         left = [head for head in self._free if head not in roles.values()]

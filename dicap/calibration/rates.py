@@ -101,13 +101,14 @@ def _fill_empty(rates: Tensor, seen: Tensor) -> Tensor:
     """Linear interpolation over the bin number between bins that were seen; (K,) -> (K,)."""
     bins = len(rates)
     k = torch.arange(bins, device=rates.device)
+    place = k.to(rates.dtype)  # quotients of whole numbers would be float32
     left = torch.where(seen, k, -1).cummax(0).values  # nearest seen bin at or before k, or -1
     right = torch.where(seen, k, bins).flip(0).cummin(0).values.flip(0)  # at or after k, or K
     low, high = left.clamp_min(0), right.clamp_max(bins - 1)
     low, high = torch.where(left < 0, high, low), torch.where(right >= bins, low, high)
-    share = (k - low) / (high - low).clamp_min(1)
+    share = (place - low) / (high - low).clamp_min(1)
     filled = torch.where(seen, rates, rates[low] + share * (rates[high] - rates[low]))
-    return torch.where(seen.any(), filled, ((k + 0.5) / bins).to(rates.dtype))
+    return torch.where(seen.any(), filled, (place + 0.5) / bins)
 
 
 def interpolated(p: Tensor, r_pos: Tensor, *, anchor: str = "left") -> Tensor:

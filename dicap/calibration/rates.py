@@ -54,6 +54,12 @@ def bin_index(p: Tensor, bins: int) -> Tensor:
     return (p.double() * bins).long().clamp_(0, bins - 1)
 
 
+def check_labels(y: Tensor) -> None:
+    """Raise ValueError for a label that is not 1, 0 or below 0; on a processor alone, since a GPU would have to be waited for."""
+    if y.device.type == "cpu" and not (allowed := (y == 0) | (y == 1) | (y < 0)).all():
+        raise ValueError(f"labels: found {float(y[~allowed][0]):g}, expected 1, 0, or -1 where unknown")
+
+
 def count_bins(p: Tensor, y: Tensor, bins: int) -> tuple[Tensor, Tensor]:
     """n_pos[k], n_neg[k]: entries of bin k with y = 1 and with y = 0 (docs/methods.md 3.4, Equation (5)).
 
@@ -64,9 +70,10 @@ def count_bins(p: Tensor, y: Tensor, bins: int) -> tuple[Tensor, Tensor]:
         n_pos, n_neg: float64 (K,).
 
     Raises:
-        ValueError: a confidence is NaN or not in [0, 1]; looked at on a processor alone, since a GPU would have to be waited for.
+        ValueError: a confidence is NaN or not in [0, 1], or a label is refused by `check_labels`; both on a processor alone.
     """
     assert p.shape == y.shape and p.ndim == 2, (p.shape, y.shape)
+    check_labels(y)
     inside = (p >= 0) & (p <= 1)
     if p.device.type == "cpu" and not inside.all():
         raise ValueError(f"p: found {float(p[~inside][0]):g}, expected confidences in [0, 1]; of logits take the sigmoid")
@@ -144,13 +151,14 @@ def correctness_weight(p: Tensor, label: Tensor, rates: Rates | None, *, policy:
             unused by `uniform` (w = 1) and `confidence` (p for a positive, 1 - p for a negative).
 
     Returns:
-        (N, C) float32; 0 where the label is -1; w(p, 0) = 1 - w(p, 1) except for `uniform`.
+        (N, C) float32; 0 where the label is -1; w(p, 0) = 1 - w(p, 1) except for `uniform`. Raises as `check_labels`.
 
     >>> p_est, y_est = torch.tensor([[0.1], [0.2], [0.7], [0.9]]), torch.tensor([[0], [0], [0], [1]])
     >>> rates = estimate_rates(*count_bins(p_est, y_est, 2), anchor="centre")  # of confidences below 0.5: 0, above: 0.5
     >>> correctness_weight(torch.tensor([[0.9, 0.1, 0.5]]), torch.tensor([[1, 0, -1]]), rates)
     tensor([[0.5000, 1.0000, 0.0000]])
     """
+    check_labels(label)
     if policy == "uniform":
         return (label >= 0).float()
     if policy == "confidence":

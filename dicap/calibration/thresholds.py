@@ -8,6 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from dicap.calibration.rates import check_labels
+
 
 class Thresholds(NamedTuple):
     """Dual thresholds per class, tensors (C,)."""
@@ -36,7 +38,7 @@ def dual_thresholds(p: Tensor, y: Tensor, *, rule: str = "midrange") -> Threshol
     what lies between them, where the evidence conflicts, is uncertain.
 
     Args:
-        p: (N, C) scores on D_sup; y: (N, C) labels.
+        p: (N, C) scores on D_sup; y: (N, C) labels; others than 1, 0 and below 0 raise ValueError (`check_labels`).
         rule: `midrange`: (max + min) / 2 of the positives' and of the negatives' scores; `none`: 0.5 for both.
 
     >>> p, y = torch.tensor([[0.9], [0.7], [0.3], [0.1]]), torch.tensor([[1], [1], [0], [0]])
@@ -45,6 +47,7 @@ def dual_thresholds(p: Tensor, y: Tensor, *, rule: str = "midrange") -> Threshol
     (0.8, 0.2)
     """
     assert p.shape == y.shape and p.ndim == 2 and rule in ("midrange", "none"), (p.shape, y.shape, rule)
+    check_labels(y)
     p, positive, negative = p.double(), y > 0, y == 0
     n_pos, n_neg = positive.sum(0), negative.sum(0)  # (C,)
     no_pos, no_neg = n_pos == 0, n_neg == 0

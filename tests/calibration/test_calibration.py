@@ -58,6 +58,21 @@ def test_what_is_no_confidence_is_not_counted(p):
         count_bins(torch.tensor([[0.5, p]]), torch.tensor([[1, 0]]), K)
 
 
+@pytest.mark.parametrize(
+    "function",
+    [lambda p, y: count_bins(p, y, K), dual_thresholds, lambda p, y: correctness_weight(p, y, STRAIGHT)],
+    ids=["count_bins", "dual_thresholds", "correctness_weight"],
+)
+@given(y=st.lists(st.sampled_from([-100, -1, 0, 1, 0.5, 2, math.inf, math.nan]), min_size=1, max_size=4))
+def test_labels_are_1_0_or_below_0(function, y):
+    labels = torch.tensor([y], dtype=torch.float64)
+    if all(value in (0, 1) or value < 0 for value in y):
+        function(torch.full_like(labels, 0.3), labels)
+        return
+    with pytest.raises(ValueError, match="expected 1, 0, or -1 where unknown"):
+        function(torch.full_like(labels, 0.3), labels)
+
+
 # -- rates ------------------------------------------------------------------------------------------------
 
 

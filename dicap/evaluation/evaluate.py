@@ -12,7 +12,7 @@ import pandas as pd
 from dicap.errors import DataError
 from dicap.evaluation.answers import Answers
 from dicap.evaluation.model_card import model_card
-from dicap.files.artifacts import CHOICE, COST, ROLES, cost_file, write_predictions
+from dicap.files.artifacts import CHOICE, COST, cost_file, write_predictions
 from dicap.files.atomic import replacing, replacing_folder
 from dicap.files.json_files import read_json, write_json
 from dicap.files.tables import read_csv
@@ -157,7 +157,9 @@ def evaluate(
     table.insert(2, "n_train_labelled", n_labelled)
     if unknown := int((y_labelled < 0).sum()):
         result["unknown_labelled"] = unknown
-    result["roles"] = roles = {name: len(rows) for name, rows in zip(ROLES, vars(experiment.roles).values(), strict=True)}
+    of = experiment.roles
+    roles = {"sup": len(of.sup), "est": len(of.est), "unlabeled": len(of.unlabelled), "test": len(of.test)}
+    result["roles"] = roles
     classes = [
         (name, int(n_labelled[c]), positives[c], 100 * float(table["ap"][c])) for c, name in enumerate(experiment.store.classes)
     ]

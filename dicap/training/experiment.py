@@ -90,7 +90,8 @@ class Experiment:
             raise DataError(
                 f"{split}: its test images differ from the test images of {folder}; run `dvc repro` (or `dicap-stage split`)"
             )
-        roles = Roles(*(np.flatnonzero(role_of == role) for role in ROLES))
+        rows = {role: np.flatnonzero(role_of == role) for role in ROLES}
+        roles = Roles(sup=rows["sup"], est=rows["est"], unlabelled=rows["unlabeled"], test=rows["test"])
         counts = store.meta["counts"]  # of images without any labels `ratio` knows nothing, a step's composition must
         method = build_method(settings, len(store.classes), counts["train"] / (counts["train"] + counts["unlabeled"]))
         oracle = None

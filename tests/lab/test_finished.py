@@ -8,7 +8,7 @@ import pytest
 import tiny
 
 from dicap.settings import load_settings
-from stages.lab.sweeps.finished import METRICS, finished, revisions, stages_of
+from stages.lab.sweeps.finished import METRICS, dvc_config, finished, revisions, stages_of
 
 from .test_sweep import git
 
@@ -114,7 +114,11 @@ def test_what_the_cache_does_not_hold_is_no_result(repository):
         experiments, notes = finished(everywhere=True)
         assert {item["name"] for item in experiments} == {"wild-guess", repository[:7]}
         (note,) = notes
-        assert note.startswith("left out 1 run whose results DVC's cache does not hold, or not as written; `dvc fetch`")
+        assert note.startswith("left out 1 run whose results DVC's cache does not hold, or not as written; no DVC remote is set;")
+    Path(".dvc/config").write_text("[core]\n    remote = there\n['remote \"there\"']\n    url = ../there\n")
+    dvc_config.cache_clear()
+    for everywhere, ways in ((True, "`dvc fetch --all-commits`"), (False, "`dvc fetch`")):
+        assert f"{ways} gets them from the remote." in finished(everywhere=everywhere)[1][0]
 
 
 @pytest.mark.promise("A table shows the settings that were in force when a run was made", section="Experiments and DVC")

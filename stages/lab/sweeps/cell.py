@@ -26,7 +26,7 @@ from dicap.files.locks import locked
 from dicap.settings import change_settings, flatten, read_yaml
 from dicap.settings.catalogue import PATHS
 from stages.lab.sweeps.engines import BEGIN, Job
-from stages.lab.sweeps.finished import LOCK, cache_folder
+from stages.lab.sweeps.finished import LOCK, dvc_config
 from stages.support.common import PARAMS
 from stages.support.git import git
 from stages.support.parent import end_descendants, end_with_parent
@@ -121,7 +121,7 @@ def _prepare(place: Path, project: Path, changes: Mapping[str, Any]) -> None:
     if (local := project / ".dvc" / "config.local").is_file():
         shutil.copy2(local, place / ".dvc")
     with Config(str(place / ".dvc"), validate=False).edit("local") as config:
-        config.setdefault("cache", {})["dir"] = str(cache_folder(project))  # type: ignore[attr-defined]
+        config.setdefault("cache", {})["dir"] = dvc_config(project)["cache"]["dir"]  # type: ignore[attr-defined]
     # DVC would look for the results in the lock and for no others, and convert the images again in every cell where they are
     # somebody else's; without it the run cache tells what this project has made.
     (place / LOCK).unlink(missing_ok=True)

@@ -53,7 +53,7 @@ def finished(*, everywhere: bool) -> tuple[list[dict[str, Any]], list[str]]:
     from dicap.settings import Settings
     from dicap.settings.methods import METHODS
 
-    cache = cache_folder(Path.cwd())
+    cache = Path(dvc_config(Path.cwd())["cache"]["dir"])
     experiments, notes, absent = [], [], 0
     for revision in reversed(revisions(everywhere=everywhere)):
         stages = stages_of(revision.lock)
@@ -81,10 +81,11 @@ def finished(*, everywhere: bool) -> tuple[list[dict[str, Any]], list[str]]:
         inputs = {path: md5 for stage in stages.values() for path, md5 in stage.deps.items() if path not in outs}
         experiments.append(facts | {"settings": settings, "metrics": metrics, "inputs": inputs})
     if absent:
-        notes.append(
-            f"left out {absent} run{'s' if absent > 1 else ''} whose results DVC's cache does not hold, or not as written; "
-            "`dvc fetch` gets them from a remote."
-        )
+        ways = "no DVC remote is set; `dvc repro` makes those of this commit again, `dicap-stage sweep` those of a grid."
+        if "remote" in dvc_config(Path.cwd()).get("core", {}):
+            ways = f"`dvc fetch{' --all-commits' if everywhere else ''}` gets them from the remote."
+        runs = f"{absent} run{'s' if absent > 1 else ''}"
+        notes.append(f"left out {runs} whose results DVC's cache does not hold, or not as written; {ways}")
     return experiments, notes
 
 
@@ -138,8 +139,8 @@ def stages_of(lock: str) -> dict[str, Stage]:
 
 
 @lru_cache(maxsize=4)
-def cache_folder(project: Path) -> Path:
-    """Where DVC keeps a project's results: as the system, the user and the project set it. Raises DataError."""
+def dvc_config(project: Path) -> Mapping[str, Any]:
+    """DVC's configuration, as the system, the user and the project set it, with the folder of its cache. Raises DataError."""
     from dvc.config import Config, ConfigError
 
     root = next((place for place in (project, *project.parents) if (place / ".dvc").is_dir()), project)
@@ -147,7 +148,8 @@ def cache_folder(project: Path) -> Path:
         config = Config(str(root / ".dvc"), validate=False)
     except ConfigError as error:
         raise DataError(f"{root / '.dvc'}: {first_line(error)}") from None
-    return Path(config.get("cache", {}).get("dir", root / ".dvc" / "cache"))
+    config.setdefault("cache", {}).setdefault("dir", str(root / ".dvc" / "cache"))  # type: ignore[attr-defined]
+    return config
 
 
 def _of_one_run(path: str, made: Mapping[str, Stage]) -> bool:

@@ -17,7 +17,7 @@ from stages.support.terminal import finish, say
 
 if TYPE_CHECKING:
     from dicap.photos.readers.read import Given
-    from dicap.settings import Settings
+    from dicap.settings import Own, Settings
 
 SHOWN = 20  # changed images that are listed
 
@@ -39,9 +39,7 @@ def command(filled: Path, new_classes: bool, separator: str | None, params: Path
     import pandas as pd
 
     from dicap.data.format import read_index, read_meta
-    from dicap.photos.readers.listing import check_names
-    from dicap.photos.readers.names import says_nothing
-    from dicap.photos.readers.read import LISTS, added_before, content_mark, forgotten, given_of, read_added
+    from dicap.photos.readers.read import LISTS, added_before, content_mark, forgotten, given_of
 
     take_turns(params)  # of two at once the second goes on from the labels of the first
     settings = load(params)
@@ -51,30 +49,13 @@ def command(filled: Path, new_classes: bool, separator: str | None, params: Path
     index, converted = read_index(folder).to_pylist(), read_meta(folder)["classes"]
     before = added_before(settings.own.added)
     classes = sorted({*converted, *(name for labels in before.values() for name in labels.labels)})
-    given = read_added(filled, classes, {row["id"] for row in index}, separator or settings.own.separator)
-    if not given:
-        raise DataError(f"{filled}: no row has labels; fill in the column labels (`-` for none of the classes)")
-    names = sorted({name for labels in given.values() for name in (*labels.labels, *(labels.absent or ()))} - set(classes))
-    if names and not new_classes:
-        hint = did_you_mean(names[0], classes)
-        raise DataError(
-            f"{filled}: no image was labelled {', '.join(names[:5])} so far; correct the spelling, or pass --new-classes{hint}"
-        )
-    check_names(filled, names)
-    if (words := [name for name in names if says_nothing(name, (*classes, *names))]) and settings.own.words != "class":
-        raise DataError(
-            f"{filled}: {words[0]!r} is no name of a class; write `-` for none of the classes, nothing where it is not known; "
-            "if it is a class, set own.words to class in params.yaml"
-        )
-    given = {image: labels.whole({*classes, *names}) for image, labels in given.items()}
+    given, names = filled_in(filled, {row["id"] for row in index}, classes, new_classes, separator, settings.own)
     known = ((row["id"], given_of(row["labels"], row.get("absent"), converted)) for row in index)
-    labelled = {image: labels for image, labels in known if labels is not None}
-    if converted != classes:
-        labelled = {image: labels.among(converted) for image, labels in labelled.items()}
+    labelled = {image: labels.among(converted) for image, labels in known if labels is not None}
     said = dict.fromkeys((*given, *before), (None, ""))
     said |= own_words(settings, said)
     standing = {image: now for image, labels in before.items() if (now := labels.standing(*said[image]))}
-    labelled |= standing
+    labelled |= {image: labels.after(labelled.get(image)) for image, labels in standing.items()}
     if names:  # nobody was asked for them in the images that were labelled before
         before, standing = ({image: labels.among(classes) for image, labels in of.items()} for of in (before, standing))
     other = [image for image, labels in given.items() if labels.is_of_another(said[image][1])]
@@ -104,6 +85,38 @@ def command(filled: Path, new_classes: bool, separator: str | None, params: Path
         say(f"note: {note}")
     facts = {"new": len(given) - len(again), "changed": len(changed), "confirmed": len(again) - len(changed)}
     finish("import-labels", facts | {"in all": len(every), "labels": str(path)}, ["dvc repro"])
+
+
+def filled_in(
+    filled: Path, images: set[str], classes: list[str], new_classes: bool, separator: str | None, own: Own
+) -> tuple[dict[str, Given], list[str]]:
+    """What a list says of each image, and the names of its new classes. Raises DataError where it is no such list."""
+    from dicap.photos.readers.heads import plain
+    from dicap.photos.readers.listing import check_names
+    from dicap.photos.readers.names import says_nothing
+    from dicap.photos.readers.read import read_added
+    from dicap.photos.readers.sheet import read_sheet
+
+    if filled.is_file() and "unsure" in map(
+        plain, read_sheet(filled).header
+    ):  # as `predict --per-image` writes it, and nothing else
+        raise DataError(f"{filled}: answers of a model, which are no labels; correct them, then take out the column unsure")
+    given = read_added(filled, classes, images, separator or own.separator)
+    if not given:
+        raise DataError(f"{filled}: no row has labels; fill in the column labels (`-` for none of the classes)")
+    names = sorted({name for labels in given.values() for name in (*labels.labels, *(labels.absent or ()))} - set(classes))
+    if names and not new_classes:
+        hint = did_you_mean(names[0], classes)
+        raise DataError(
+            f"{filled}: no image was labelled {', '.join(names[:5])} so far; correct the spelling, or pass --new-classes{hint}"
+        )
+    check_names(filled, names)
+    if (words := [name for name in names if says_nothing(name, (*classes, *names))]) and own.words != "class":
+        raise DataError(
+            f"{filled}: {words[0]!r} is no name of a class; write `-` for none of the classes, nothing where it is not known; "
+            "if it is a class, set own.words to class in params.yaml"
+        )
+    return {image: labels.whole({*classes, *names}) for image, labels in given.items()}, names
 
 
 def own_words(settings: Settings, images: Collection[str]) -> dict[str, tuple[Given | None, str]]:
@@ -137,16 +150,9 @@ def table_of(given: dict[str, Given]) -> list[list[str]]:
 
 
 def compared(image: str, labels: Given, earlier: Given, classes: list[str]) -> str:
-    """`<image>: - names lost, + names gained` as `convert` will have it; empty where nothing changes.
-
-    If the image is labelled in part, before or after, its absent classes are compared too: `not cat`.
-    """
-    labels = labels.after(earlier)
-    in_part = labels.absent is not None or earlier.absent is not None
-
-    def words(of: Given) -> set[str]:
-        return {*of.labels, *(f"not {name}" for name in of.among(classes).absent or () if in_part)}
-
-    was, now = words(earlier), words(labels)
-    changes = [f"- {name}" for name in sorted(was - now)] + [f"+ {name}" for name in sorted(now - was)]
+    """`<image>: - name lost, + name gained, name absent (was unknown)` as `convert` will have it; empty where nothing changes."""
+    was, now = earlier.among(classes), labels.after(earlier).among(classes)
+    changes = [f"- {name}" for name in sorted({*was.labels} - {*now.labels})]
+    changes += [f"+ {name}" for name in sorted({*now.labels} - {*was.labels})]
+    changes += [f"{name} absent (was unknown)" for name in sorted({*(now.absent or ())} - {*(was.absent or ()), *was.labels})]
     return f"{image}: {', '.join(changes)}" if changes else ""

@@ -116,7 +116,7 @@ class Days:
         """Import a list, and give the labels of now."""
         self.lists += 1
         (self.project.folder / f"{self.lists}.csv").write_text(text)
-        self.project.done("import-labels", f"{self.lists}.csv")
+        self.said = self.project.done("import-labels", f"{self.lists}.csv", "--new-classes").splitlines()
         return self.now()
 
     def correct(self, name, label):
@@ -137,6 +137,22 @@ def test_a_correction_counts_whatever_the_class_is_called_and_what_follows(tmp_p
     days.correct("00.png", "dog")
     assert days.now()["00.png"] == ["dog"]
     assert days.given(f"image,labels,absent\n00.png,,{bird}\n")["00.png"] == ["dog"], "of cat it says nothing"
+
+
+def test_each_change_is_said_once_in_plain_words(tmp_path):
+    """A list that was imported before a class was new says of it that it is absent, where nobody knew."""
+    days, first = Days(tmp_path, ["bird", "cat", "dog"]), "image,labels\n00.png,cat\n09.png,dog\n"
+    for text, said in (
+        (first, ["00.png: - bird, + cat"]),
+        (first, []),
+        ("image,labels\n01.png,fox;cat\n", ["01.png: + fox"]),
+        (first, ["00.png: fox absent (was unknown)", "09.png: fox absent (was unknown)"]),
+        (first, []),
+        ("image,labels,absent\n02.png,cat,-\n03.png,,bird\n", ["02.png: + cat", "03.png: - bird"]),
+        ("image,labels\n02.png,cat\n", ["02.png: - dog, fox absent (was unknown)"]),
+    ):
+        days.given(text)
+        assert [line for line in days.said if ".png: " in line] == said
 
 
 @pytest.mark.parametrize("later", [None, "bird"])

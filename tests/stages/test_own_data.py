@@ -113,6 +113,20 @@ def test_labels_of_another_photograph_of_the_name_are_left_out(project):
     assert given_in(added) == ["image,labels", "unlabeled-001.png,blue"]
 
 
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_answers_of_a_model_are_labels_once_somebody_says_so(project, raw_photos, kind):
+    """Of every photograph of the data set; a spreadsheet may have given capitals to the heads, and a copy other times."""
+    project.done("predict", "artifacts/finetune", raw_photos, "--per-image", "--out", f"p.{kind}")
+    read = {"csv": lambda path: pd.read_csv(path, keep_default_na=False), "parquet": pd.read_parquet}[kind]
+    answers, before = read(project.folder / f"p.{kind}"), (project.folder / "params.yaml").read_text()
+    answers.rename(columns=str.title).to_csv("copy.csv", index=False)
+    for name in (f"p.{kind}", "copy.csv"):
+        assert "answers of a model" in project.refused("import-labels", name)[1]
+    assert (project.folder / "params.yaml").read_text() == before and not (project.folder / "labels").exists()
+    answers.drop(columns="unsure").to_csv("corrected.csv", index=False)
+    project.done("import-labels", "corrected.csv")
+
+
 def test_init_data_looks_and_writes_settings_that_run(project, tmp_path):
     photos = tiny.photographs(tmp_path / "mine", {"train": 20})
     (photos / "more").mkdir()

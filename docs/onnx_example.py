@@ -3,6 +3,7 @@
 python docs/onnx_example.py model.onnx photo.jpg [more.jpg ...]
 """
 
+import csv
 import json
 import sys
 
@@ -40,7 +41,7 @@ size = facts["input"]["shape"][2]
 images = [np.asarray(rgb(path).resize((size, size), Image.Resampling.BILINEAR)) for path in sys.argv[2:]]
 scores = session.run(["scores"], {"images": np.stack(images).transpose(0, 3, 1, 2)})[0]  # (images, classes)
 
-rule = facts["decisions"]
+rule, table = facts["decisions"], csv.writer(sys.stdout, lineterminator="\n")
 for path, row in zip(sys.argv[2:], scores, strict=True):
     for name, p, low, high in zip(facts["classes"], row.tolist(), rule["tau_neg"], rule["tau_pos"], strict=True):
         decision = "yes" if p > high or p == high == low else "no" if p < low else "unsure"
@@ -50,4 +51,4 @@ for path, row in zip(sys.argv[2:], scores, strict=True):
             present = np.interp(np.log(clipped / (1 - clipped)), rule["curve"]["logit"], rule["curve"]["rate"])
             right = present if decision == "yes" else 1 - present
             decision, chance = (decision, f"{right:.4f}") if right >= 0.5 else ("unsure", "")
-        print(f"{path},{name},{p:.6f},{decision},{chance}")
+        table.writerow([path, name, f"{p:.6f}", decision, chance])

@@ -1,5 +1,7 @@
 """Exported models: agreement with the original, the metadata, the example of the documentation."""
 
+import csv
+import io
 import json
 import subprocess
 import sys
@@ -32,7 +34,8 @@ def model(model_file):
     loaded = dicap.load_model(model_file)
     own, low = loaded.evidence, np.array([0.0, 1, 1])
     y = own.y * (np.arange(len(own.y)) % 3 > 0)[:, None].astype(np.int8)  # fewer labels are positive, so chances are lower
-    return replace(loaded, evidence=replace(own, tau_pos=own.tau_pos * low, tau_neg=own.tau_neg * low, y=y))
+    classes = ["a, b", 'a "b"', "c"]
+    return replace(loaded, classes=classes, evidence=replace(own, tau_pos=own.tau_pos * low, tau_neg=own.tau_neg * low, y=y))
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +66,8 @@ def test_the_example_of_the_documentation_says_what_predict_says(exported, model
     cut = Image.new("RGBA", (30, 20), (250, 10, 10, 255))
     cut.paste((10, 20, 240, 0), (0, 0, 15, 20))
     odd = {
-        "cut.png": cut,
+        "cut, out.png": cut,
+        'a "line\nor two".png': cut,
         "la.png": cut.convert("LA"),
         "gif.gif": cut,
         "grey.png": Image.fromarray(ramp),
@@ -76,7 +80,7 @@ def test_the_example_of_the_documentation_says_what_predict_says(exported, model
         [sys.executable, str(ROOT / "docs" / "onnx_example.py"), str(out), *paths], capture_output=True, text=True, check=True
     )
     frame = predict(model, paths)
-    lines = [line.rsplit(",", 4) for line in done.stdout.splitlines()]
+    lines = list(csv.reader(io.StringIO(done.stdout)))
     assert [line[:2] for line in lines] == frame[["image", "class"]].to_numpy().tolist()
     assert [line[3] for line in lines] == frame["decision"].tolist()
     assert np.allclose([float(line[2]) for line in lines], frame["probability"], atol=1e-4)

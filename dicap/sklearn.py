@@ -52,7 +52,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         neighbours: nearest samples with which the teacher's rows are averaged; 0: none.
         folds: of the labelled samples; each is scored by heads that never saw it. As many as there are labelled samples at most.
         random_state: of the folds. They depend on it and on the samples, not on the order of samples nor, unless samples are
-            equal, on that of classes.
+            equal, on that of classes. Another order of features moves probabilities as another seed does, by the folds alone.
 
     Attributes:
         classes_: (C, 2): the outcomes of each class, 0 and 1, as scikit-learn has them where there are several outputs.

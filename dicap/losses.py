@@ -32,17 +32,12 @@ def asymmetric_loss(x: Tensor, y: Tensor, *, gamma_neg: float = 4.0, gamma_pos: 
     with torch.no_grad():
         focus_pos = (1 - p) ** gamma_pos if gamma_pos else torch.ones_like(p)
         focus_neg = shifted**gamma_neg if gamma_neg else torch.ones_like(p)
-    return of_known(y * focus_pos * positive + (1 - y) * focus_neg * negative, y)
+    return torch.where(y < 0, 0, y * focus_pos * positive + (1 - y) * focus_neg * negative)
 
 
 def binary_cross_entropy(x: Tensor, y: Tensor) -> Tensor:
     """-y log p - (1 - y) log(1 - p), without reduction, in fp32 (docs/methods.md 4.1, Equation (15)); 0 where y is below 0."""
-    return of_known(F.binary_cross_entropy_with_logits(x.float(), y.float(), reduction="none"), y)
-
-
-def of_known(loss: Tensor, y: Tensor) -> Tensor:
-    """The loss of each entry, 0 and without gradient where its label is below 0."""
-    return torch.where(y < 0, torch.zeros_like(loss), loss)
+    return torch.where(y < 0, 0, F.binary_cross_entropy_with_logits(x.float(), y.float(), reduction="none"))
 
 
 def nt_xent(z_w: Tensor, z_s: Tensor, *, temperature: float = 0.5, chunk: int = 512) -> Tensor:
@@ -81,8 +76,7 @@ class _NTXent(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, z: Tensor, temperature: float, chunk: int) -> Tensor:
         n = len(z)
-        wanted = ctx.needs_input_grad[0]
-        gradient = torch.zeros_like(z) if wanted else None
+        gradient = torch.zeros_like(z) if ctx.needs_input_grad[0] else None
         total = z.new_zeros(())
         for rows in torch.arange(n, device=z.device).split(chunk):  # (b,) anchors
             place = torch.arange(len(rows), device=z.device)

@@ -33,14 +33,12 @@ class Evidence:
     @staticmethod
     def of_scores(prior: NDArray, note: str, p: NDArray, y: NDArray) -> "Evidence":
         """Scores and labels, with thresholds of 0.5."""
-        half = np.full(len(prior), 0.5)
-        return Evidence(half, half.copy(), prior, note, p.astype(np.float32), labels_of(y))
+        return Evidence(*np.full((2, len(prior)), 0.5), prior, note, p.astype(np.float32), labels_of(y))
 
     @staticmethod
     def none(prior: NDArray, note: str) -> "Evidence":
         """No scores, and thresholds of 0.5."""
-        nothing = np.empty((0, len(prior)))
-        return Evidence.of_scores(prior, note, nothing, nothing)
+        return Evidence.of_scores(prior, note, *np.empty((2, 0, len(prior))))
 
     def fits(self, classes: int) -> bool:
         """Whether all arrays are of so many classes, and those of images of one number of them."""

@@ -18,10 +18,7 @@ EPS = 1e-8  # in r = n_pos / (n_pos + n_neg + eps); larger values would bias sma
 
 
 class Rates(NamedTuple):
-    """Correctness rates per confidence bin (docs/methods.md 3.4), and the curve w(p, 1) that they give.
-
-    Pooled over the classes, tensors (K,).
-    """
+    """Correctness rates per bin, tensors (K,), pooled over the classes (docs/methods.md 3.4), and the curve w(p, 1) they give."""
 
     n_pos: Tensor
     n_neg: Tensor
@@ -177,10 +174,7 @@ def in_pieces(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
 
 def curve_error(estimated: Tensor, optimal: Tensor, entries: Tensor) -> float:
     """Mean absolute difference of two rate curves (K,), each bin weighted by its entries (K,); NaN without entries."""
-    total = entries.sum()
-    if total == 0:
-        return float("nan")
-    return float(((estimated - optimal).abs() * entries).sum() / total)
+    return float(((estimated - optimal).abs() * entries).sum() / entries.sum())
 
 
 def surprisals(r: Tensor, y: Tensor, floor: float = 1e-4) -> Tensor:

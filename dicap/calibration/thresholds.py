@@ -56,18 +56,16 @@ def dual_thresholds(p: Tensor, y: Tensor, *, rule: str = "midrange") -> Threshol
         half = torch.full(n_pos.shape, 0.5, dtype=torch.float64, device=p.device)
         return Thresholds(half, half, n_pos, n_neg, ~all_classes, all_classes)
     tau_pos, tau_neg = _midrange(p, positive), _midrange(p, negative)
-    crossed = (tau_neg > tau_pos) & ~no_pos & ~no_neg
+    crossed = tau_neg > tau_pos
     tau_pos, tau_neg = torch.where(crossed, tau_neg, tau_pos), torch.where(crossed, tau_pos, tau_neg)
-    tau_pos = torch.where(no_pos, torch.ones_like(tau_pos), tau_pos)
-    tau_neg = torch.where(no_neg, torch.zeros_like(tau_neg), tau_neg)
-    return Thresholds(tau_pos, tau_neg, n_pos, n_neg, crossed, all_classes)
+    return Thresholds(tau_pos.masked_fill(no_pos, 1), tau_neg.masked_fill(no_neg, 0), n_pos, n_neg, crossed, all_classes)
 
 
 def _midrange(p: Tensor, chosen: Tensor) -> Tensor:
-    """(max + min) / 2 of each column's chosen entries, (C,); meaningless where a column has none."""
+    """(max + min) / 2 of each column's chosen entries, (C,); NaN where a column has none."""
     highest = torch.where(chosen, p, -torch.inf).amax(0)
     lowest = torch.where(chosen, p, torch.inf).amin(0)
-    return torch.where(chosen.any(0), (highest + lowest) / 2, torch.zeros_like(highest))
+    return (highest + lowest) / 2
 
 
 def hard_labels(p: Tensor, thresholds: Thresholds, *, rule: str = "midrange") -> Tensor:

@@ -158,8 +158,7 @@ def evaluate(
     if unknown := int((y_labelled < 0).sum()):
         result["unknown_labelled"] = unknown
     of = experiment.roles
-    roles = {"sup": len(of.sup), "est": len(of.est), "unlabeled": len(of.unlabelled), "test": len(of.test)}
-    result["roles"] = roles
+    result["roles"] = roles = {"sup": len(of.sup), "est": len(of.est), "unlabeled": len(of.unlabelled), "test": len(of.test)}
     classes = [
         (name, int(n_labelled[c]), positives[c], 100 * float(table["ap"][c])) for c, name in enumerate(experiment.store.classes)
     ]

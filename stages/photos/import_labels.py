@@ -52,8 +52,7 @@ def command(filled: Path, new_classes: bool, separator: str | None, params: Path
     given, names = filled_in(filled, {row["id"] for row in index}, classes, new_classes, separator, settings.own)
     known = ((row["id"], given_of(row["labels"], row.get("absent"), converted)) for row in index)
     labelled = {image: labels.among(converted) for image, labels in known if labels is not None}
-    said = dict.fromkeys((*given, *before), (None, ""))
-    said |= own_words(settings, said)
+    said = own_words(settings, {*given, *before})
     standing = {image: now for image, labels in before.items() if (now := labels.standing(*said[image]))}
     labelled |= {image: labels.after(labelled.get(image)) for image, labels in standing.items()}
     if names:  # nobody was asked for them in the images that were labelled before
@@ -67,8 +66,7 @@ def command(filled: Path, new_classes: bool, separator: str | None, params: Path
     every = before | {image: labels.after(standing.get(image)) for image, labels in given.items()}
     again = sorted(given.keys() & labelled.keys())
     changed = [line for image in again if (line := compared(image, given[image], labelled[image], classes))]
-    heads, *rows = table_of(every)
-    content = pd.DataFrame(rows, columns=heads).to_csv(index=False, lineterminator="\n").encode()
+    content = pd.DataFrame(table_of(every)).to_csv(index=False, header=False, lineterminator="\n").encode()
     path = LISTS / f"added-{content_mark(content)}.csv"
     with replacing(path) as temporary:
         temporary.write_bytes(content)
@@ -91,25 +89,21 @@ def filled_in(
     filled: Path, images: set[str], classes: list[str], new_classes: bool, separator: str | None, own: Own
 ) -> tuple[dict[str, Given], list[str]]:
     """What a list says of each image, and the names of its new classes. Raises DataError where it is no such list."""
-    from dicap.photos.readers.heads import plain
     from dicap.photos.readers.listing import check_names
     from dicap.photos.readers.names import says_nothing
     from dicap.photos.readers.read import read_added
     from dicap.photos.readers.sheet import read_sheet
 
-    if filled.is_file() and "unsure" in map(
-        plain, read_sheet(filled).header
-    ):  # as `predict --per-image` writes it, and nothing else
+    heads = read_sheet(filled).header if filled.is_file() else []
+    if "unsure" in map(str.casefold, heads):  # as `predict --per-image` writes it, and nothing else
         raise DataError(f"{filled}: answers of a model, which are no labels; correct them, then take out the column unsure")
     given = read_added(filled, classes, images, separator or own.separator)
     if not given:
         raise DataError(f"{filled}: no row has labels; fill in the column labels (`-` for none of the classes)")
     names = sorted({name for labels in given.values() for name in (*labels.labels, *(labels.absent or ()))} - set(classes))
     if names and not new_classes:
-        hint = did_you_mean(names[0], classes)
-        raise DataError(
-            f"{filled}: no image was labelled {', '.join(names[:5])} so far; correct the spelling, or pass --new-classes{hint}"
-        )
+        ways = f"correct the spelling, or pass --new-classes{did_you_mean(names[0], classes)}"
+        raise DataError(f"{filled}: no image was labelled {', '.join(names[:5])} so far; {ways}")
     check_names(filled, names)
     if (words := [name for name in names if says_nothing(name, (*classes, *names))]) and own.words != "class":
         raise DataError(
@@ -120,14 +114,14 @@ def filled_in(
 
 
 def own_words(settings: Settings, images: Collection[str]) -> dict[str, tuple[Given | None, str]]:
-    """{image: what the data set itself says of it, and the mark of its file}. Raises DataError where the set cannot be read."""
+    """{image: what the data set itself says of it (None: nothing), and the mark of its file}. Raises DataError as `read`."""
     from dicap.photos.readers.read import given_of, photo_mark, read
 
     root, own = Path(settings.data_root).resolve(), settings.own.model_copy(update={"added": None})
     raw = read(root, own, looking=True)  # a class may be new, or be in imported labels alone
     files = zip(raw.items, getattr(raw.images, "paths", ()), strict=True)
     told = ((item.id, given_of(item.labels, item.absent, raw.classes), file) for item, file in files if item.id in images)
-    return {image: (labels, photo_mark(file)) for image, labels, file in told}
+    return dict.fromkeys(images, (None, "")) | {image: (labels, photo_mark(file)) for image, labels, file in told}
 
 
 def marked(labels: Given, own: Given | None, photo: str) -> Given:

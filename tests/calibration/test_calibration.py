@@ -1,6 +1,8 @@
 """The estimator against slow loop versions, the fixtures of the specification, and properties."""
 
 import math
+from contextlib import nullcontext
+from functools import partial
 from typing import get_args
 
 import numpy as np
@@ -58,19 +60,12 @@ def test_what_is_no_confidence_is_not_counted(p):
         count_bins(torch.tensor([[0.5, p]]), torch.tensor([[1, 0]]), K)
 
 
-@pytest.mark.parametrize(
-    "function",
-    [lambda p, y: count_bins(p, y, K), dual_thresholds, lambda p, y: correctness_weight(p, y, STRAIGHT)],
-    ids=["count_bins", "dual_thresholds", "correctness_weight"],
-)
+@pytest.mark.parametrize("function", [partial(count_bins, bins=K), dual_thresholds, partial(correctness_weight, rates=STRAIGHT)])
 @given(y=st.lists(st.sampled_from([-100, -1, 0, 1, 0.5, 2, math.inf, math.nan]), min_size=1, max_size=4))
 def test_labels_are_1_0_or_below_0(function, y):
-    labels = torch.tensor([y], dtype=torch.float64)
-    if all(value in (0, 1) or value < 0 for value in y):
-        function(torch.full_like(labels, 0.3), labels)
-        return
-    with pytest.raises(ValueError, match="expected 1, 0, or -1 where unknown"):
-        function(torch.full_like(labels, 0.3), labels)
+    allowed = all(value in (0, 1) or value < 0 for value in y)
+    with nullcontext() if allowed else pytest.raises(ValueError, match="expected 1, 0, or -1 where unknown"):
+        function(torch.full((1, len(y)), 0.3), torch.tensor([y], dtype=torch.float64))
 
 
 # -- rates ------------------------------------------------------------------------------------------------

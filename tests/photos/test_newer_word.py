@@ -35,7 +35,7 @@ def read_now(root, **own):
 
 def imported(root, labels, **own):
     """As `import-labels` writes them, with the marks of now."""
-    from dicap.photos.readers.read import given_of, photo_mark
+    from dicap.photos.readers.read import given_of
 
     _, raw = read_now(root, **own)
     given = {}
@@ -61,14 +61,6 @@ def test_an_import_counts_until_the_table_is_corrected(labelled):
     assert found["00.png"] == {"dog"}, "of which the table says what it said then"
     assert found["01.png"] == {"cat"} and found["09.png"] == {"cat", "dog"}
     assert any("changed after the import, and count: 2 (the first: 01.png)" in note for note in raw.notes)
-
-
-def test_a_photograph_exchanged_under_its_name_has_no_imported_label(labelled):
-    added = imported(labelled, {"09.png": ["cat"], "10.png": ["dog"]})
-    picture(labelled / "photos" / "09.png", 99)
-    found, raw = read_now(labelled, added=added)
-    assert found["09.png"] is None and found["10.png"] == {"dog"}
-    assert any("other photographs now, left out: 1 (the first: 09.png)" in note for note in raw.notes)
 
 
 def test_a_new_class_stays_unknown_when_the_table_names_it_once(labelled):
@@ -177,11 +169,3 @@ def test_the_newest_list_brings_all_back_but_what_was_corrected(tmp_path):
     assert len(remedies) == 1
     days.project.done("import-labels", remedies[0].split("import-labels ")[1].split()[0])
     assert days.now() == before and (before["00.png"], before["09.png"], before["10.png"]) == (["dog"], ["dog"], ["dog"])
-
-
-def test_labels_of_a_photograph_that_was_exchanged_since_it_was_shown_are_left_out(tmp_path):
-    days = Days(tmp_path, ["bird", "cat", "dog"])
-    mark = photo_mark(tmp_path / "photos" / "09.png")
-    picture(tmp_path / "photos" / "09.png", 99)
-    now = days.given(f"image,labels,absent,photo\n09.png,dog,*,{mark}\n10.png,dog,*,\n")
-    assert not now["09.png"] and now["10.png"] == ["dog"]

@@ -33,7 +33,8 @@ class Evidence:
     @staticmethod
     def of_scores(prior: NDArray, note: str, p: NDArray, y: NDArray) -> "Evidence":
         """Scores and labels, with thresholds of 0.5."""
-        return Evidence(*np.full((2, len(prior)), 0.5), prior, note, p.astype(np.float32), labels_of(y))
+        half = np.full(len(prior), 0.5)
+        return Evidence(half, half.copy(), prior, note, p.astype(np.float32), labels_of(y))
 
     @staticmethod
     def none(prior: NDArray, note: str) -> "Evidence":

@@ -3,6 +3,7 @@
 Letters: n samples, D features, C classes.
 """
 
+import warnings
 from collections.abc import Iterator
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal
@@ -120,6 +121,8 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"y: column {empty[0]} has no known label: leave it out, or label some samples of it")
         if not (labels == 0).any() and (labels < 0).any():
             raise ValueError("y: no entry is 0, and -1 means unknown: where it is meant to say absent, write 0")
+        if (one_sided := np.flatnonzero((labels < 0).any(0) & ~(labels == 0).any(0))).size:
+            warnings.warn(f"y: column {one_sided[0]} has no 0: its -1 mean unknown, not absent", RuntimeWarning, stacklevel=2)
         grouped = _groups(groups, len(x))
 
         # Not the names: of one or two classes scikit-learn's scorers would take the first name for the negative outcome.

@@ -19,7 +19,7 @@ import numpy as np
 
 from dicap.data import format as files
 from dicap.data.resize import SIZES, square, squares
-from dicap.data.sources.base import RawSet, decoders, unknown_entries
+from dicap.data.sources.base import LEADS_OUT, FileImages, RawSet, decoders, unknown_entries
 from dicap.errors import DataError
 from dicap.files.atomic import replacing_folder
 from dicap.files.checksum import sha256
@@ -80,10 +80,12 @@ def convert(
 
 
 def check_files(raw: RawSet, destination: Path, max_rejected: float) -> None:
-    """Raise DataError as `convert` would, before anything is replaced, for images that are missing or listed twice."""
+    """Raise DataError as `convert` would, before anything is replaced, for images that are listed twice or not in their place."""
     _refuse_twice(raw)
-    paths = enumerate(getattr(raw.images, "paths", ()))
-    _judge(raw, {row: "missing" for row, path in paths if not path.is_file()}, max_rejected, destination)
+    if isinstance(images := raw.images, FileImages):
+        missing = {row: "missing" for row, path in enumerate(images.paths) if not path.is_file()}
+        outside = {row: LEADS_OUT for row in range(len(images.paths)) if row not in missing and images.leads_out(row)}
+        _judge(raw, missing | outside, max_rejected, destination)
 
 
 def _refuse_twice(raw: RawSet) -> None:

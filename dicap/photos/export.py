@@ -75,7 +75,7 @@ def description(model: SavedModel) -> dict[str, Any]:
             "name": "images",
             "shape": ["batch", 3, size, size],
             "dtype": "uint8",
-            "preprocessing": "decode to RGB, upright as EXIF says, transparent parts on white; "
+            "preprocessing": "decode to RGB, upright as EXIF says, transparent parts on white, 16 bits as 8; "
             f"resize to {size} x {size} (bilinear, aspect ratio ignored), channels first; normalisation is inside the model",
         },
         "output": {"name": "scores", "shape": ["batch", len(model.classes)], "dtype": "float32", "range": [0, 1]},

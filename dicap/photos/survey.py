@@ -32,7 +32,7 @@ class Survey:
         understood: (what, how it was read), in the order of reading.
         examples: (image, split, labels) of the first rows.
         ratio: share of the labels to use, and why.
-        everywhere: classes that every labelled training image shows, as far as is known.
+        everywhere: classes that no labelled training image is known to be without.
         unreadable, missing: (path, reason).
         problems: sentences on what may go wrong; notes: sentences on what was assumed.
     """
@@ -150,7 +150,7 @@ def _problems(survey: Survey) -> Iterator[str]:
     if survey.everywhere:
         nothing = "nothing" if len(survey.everywhere) == len(survey.classes) else "nothing of it"
         yield (
-            f"every labelled training image shows {first_of(survey.everywhere, SHOWN)}, so {nothing} can be learnt; add "
+            f"no labelled training image is known to be without {first_of(survey.everywhere, SHOWN)}, so {nothing} can be learnt; add "
             "photographs without, labelled `-` where they show no class at all"
         )
     for what, files in (("cannot be read", survey.unreadable), ("are missing", survey.missing)):

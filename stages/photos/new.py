@@ -18,6 +18,7 @@ from stages.support.terminal import finish
 FILES = {
     "settings.yaml": "params.yaml",
     "gitignore": ".gitignore",
+    "gitattributes": ".gitattributes",
     "README.md": "README.md",
     "raw.md": "data/raw/README.md",
     "none": "data/none",

@@ -129,5 +129,8 @@ def test_a_matrix_of_minus_one_and_one_is_refused():
     y = (rng.random((40, 3)) < 0.5).astype(int)
     with pytest.raises(ValueError, match="no entry is 0"):
         DiCaPClassifier().fit(rng.standard_normal((40, 5)), 2 * y - 1)
+    y[:, 1] = 2 * y[:, 1] - 1
+    with pytest.warns(RuntimeWarning, match="column 1 has no 0"):
+        DiCaPClassifier().fit(rng.standard_normal((40, 5)), y)
     with pytest.raises(ValueError, match="MultiLabelBinarizer"):
         DiCaPClassifier().fit(rng.standard_normal((2, 5)), [["cat"], ["cat", "dog"]])

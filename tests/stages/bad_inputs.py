@@ -101,6 +101,13 @@ def frozen(**settings):
     return wrong(warmup__trainable="head", train__trainable="head", features__views=1) | wrong(**settings)
 
 
+@spoiling
+def linked_from_elsewhere(project, path):
+    """A photograph that is a link to a file outside the data set's folder."""
+    Path(path).rename(outside := Path(path).parents[1] / Path(path).name)
+    Path(path).symlink_to(outside.resolve())
+
+
 GONE = [f"photos/train-{i:03d}.png" for i in range(9)]
 
 # -- the table --------------------------------------------------------------------------------------------------------
@@ -139,6 +146,7 @@ TABLES = [
     Case("a folder that is not there", "convert", wrong(data_root="no/such/folder")),
     Case("labels that are gone, before DVC removes anything", "check", remove("photos/labels.csv")),
     Case("photographs that are gone, before DVC removes anything", "check", both(*map(remove, GONE))),
+    Case("photographs elsewhere, before DVC removes anything", "check", both(*map(linked_from_elsewhere, GONE))),
     Case("a folder without photographs, to count", "count empty", lambda p: Path("empty").mkdir()),
     Case("an empty table", "convert", written("photos/labels.csv", "")),
     Case("a table of a header alone", "convert", written("photos/labels.csv", "image,split,labels\n")),

@@ -116,6 +116,10 @@ def test_a_project_is_committed_where_git_knows_nobody(tmp_path, raw_photos):
     git = ["git", "-C", str(tmp_path / "a project")]
     assert not subprocess.check_output([*git, "status", "--porcelain"])
     assert b"separator: ;" in subprocess.check_output([*git, "show", "HEAD:params.yaml"])
+    # What DVC compares by its bytes is the same in a clone of somebody whose Git writes the line ends of Windows.
+    subprocess.run(["git", "-c", "core.autocrlf=true", "clone", "-q", tmp_path / "a project", tmp_path / "clone"], check=True)
+    for name in ("requirements.txt", "labels/README.md", "params.yaml"):
+        assert (tmp_path / "clone" / name).read_bytes() == (tmp_path / "a project" / name).read_bytes()
 
 
 @pytest.mark.parametrize(("asked", "code"), [("99.0", 2), ("0.0.1", 2), (None, 0)])

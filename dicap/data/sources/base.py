@@ -46,6 +46,9 @@ class Rejected(Exception):
     """An image that cannot be used; the text is the reason."""
 
 
+LEADS_OUT = "leads out of the data set's folder; copy the file there"
+
+
 class Images(Protocol):
     """Reads the images of a raw set; travels to worker processes."""
 
@@ -111,11 +114,15 @@ class FileImages:
         self.below = [root] * len(self.paths) if below is None else [*below, *[None] * (len(self.paths) - len(below))]
         self._upright = upright
 
+    def leads_out(self, i: int) -> bool:
+        """Whether image i lies outside the folder that it must not leave, and is no file of DVC's cache."""
+        path, folder = self.paths[i], self.below[i]
+        return folder is not None and not stays_below(path, folder) and not is_cached(path)
+
     def read(self, i: int) -> Image.Image:
         """Image i. Raises Rejected where it lies elsewhere or is damaged."""
-        folder = self.below[i]
-        if folder is not None and not stays_below(self.paths[i], folder) and not is_cached(self.paths[i]):
-            raise Rejected("leads out of the data set's folder; copy the file there")
+        if self.leads_out(i):
+            raise Rejected(LEADS_OUT)
         return read_rgb(self.paths[i], upright=self._upright)
 
     def mark(self, i: int) -> str:

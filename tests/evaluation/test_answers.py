@@ -68,4 +68,4 @@ def test_moments_are_of_scores_at_rank_where_enough_images_show_the_class(seed):
             column = evidence.at_rank[:, c]
         expected = Labelled.of(present(column[:, None]), y[:, [c]])
         for moments, found in zip(expected, Answers.of(evidence).labelled(), strict=True):
-            np.testing.assert_allclose(np.ravel(moments), [each[c] for each in found])
+            np.testing.assert_allclose(np.ravel(moments), [each[c] for each in found], atol=1e-12)

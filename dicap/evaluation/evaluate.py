@@ -147,6 +147,7 @@ def evaluate(
     result |= at_threshold(scores, labels, answers.f1_threshold()) | {"threshold_images": images}
     positives = (labels > 0).sum(0).tolist()
     result["warnings"] = list(of_results(result, len(experiment.roles.labelled), images, positives))
+    result |= {"notes": notes} if (notes := experiment.store.meta["notes"]) else {}  # of copies, and what else was assumed
     result |= _from_histories(artifacts, model.settings) | _from_costs(artifacts)
     if model.stage != "warmup" and (path := artifacts / "train" / CHOICE).exists():
         result |= {key: value for key, value in read_json(path).items() if key == "unlabelled"}

@@ -111,7 +111,9 @@ def test_a_class_without_positives_is_left_out_of_the_mean_over_own_images_and_t
 ):
     experiment = tiny_experiment(folder=own_set)
     tiny.set_labels(own_set, experiment.roles.test, lambda labels: [c for c in labels if c != 1])
+    experiment.store.meta["notes"] = ["copies: 2"]
     result = evaluate(experiment, model_file, out)
+    assert result["notes"] == ["copies: 2"] and "copies: 2." in (out / "MODEL_CARD.md").read_text()
     frame = pd.read_csv(out / "per_class.csv")
     assert result["classes_without_positives"] == 1
     assert frame["ap"][1] == 0 and frame["n_pos"][1] == 0

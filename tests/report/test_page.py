@@ -205,9 +205,10 @@ def test_a_score_that_few_test_images_raise_is_nowhere_shown_alone(tmp_path):
     assert words == f"{ends} (95 % interval; {found['map']:.2f} uncorrected for the few test images)"
     run = synthetic.write_run(tmp_path / "artifacts", epochs=1)
     place = run / "evaluate" / "details.json"
-    write_json(read_json(place) | found, place)
+    write_json(read_json(place) | found | {"notes": ["copies: 2"]}, place)
     page = build_report(run, synthetic.SETTINGS, synthetic.ENVIRONMENT, tmp_path / "report").read_text(encoding="utf-8")
     assert '<p class="value">–</p>' in page and f"uncorrected {found['map']:.2f}" in page and "no single value is shown" in page
+    assert "Of the photographs: copies: 2." in page
     for middle, low, high, begins in (
         (49.0, 48.0, 50.0, "48.95"), (None, None, None, "48.95"), (47.45, 45.0, 49.9, "about 47.5"), (48.0, 0.0, 100.0, "48.95"),
     ):  # fmt: skip

@@ -30,7 +30,7 @@ from dicap.photos.readers.understand import understand
 from dicap.photos.survey import survey
 from dicap.settings import Own
 from dicap.settings.catalogue import FORMATS
-from photos.awkward import looked_at, write
+from photos.awkward import labels_of, looked_at, write
 from stages.photos.import_labels import table_of
 
 # Letters that mean something to tables, lists, paths, addresses, XML or spreadsheets; an accent in both forms; capitals.
@@ -93,13 +93,15 @@ def drawn(draw):
     )  # fmt: skip
     paths = [path.lstrip("/") for path in paths]
     paths[3] = "/ ".join(("/" + paths[4]).rsplit("/", 1)).lstrip("/")  # another photograph, whose name begins with a blank
+    accent = draw(st.sampled_from(["NFC", "NFD"]))
+    paths[5:6] = [f"née {unicodedata.normalize(form, 'é')}.png" for form in (accent, "NFD" if accent == "NFC" else "NFC")]
     shown = st.one_of(st.none(), st.sets(st.sampled_from(classes)), st.sampled_from(classes).map(lambda name: {name}))
     labels = {path: draw(shown) for path in dict.fromkeys(paths)}
     for path, name in zip(list(labels)[:4], (classes * 2)[:4], strict=True):  # enough for both splits
         labels[path] = {name}
     return Drawn(
         labels,
-        set(draw(st.lists(st.sampled_from(sorted(labels)[1:]), max_size=2))) if draw(st.booleans()) else set(),
+        set(draw(st.lists(st.sampled_from([*sorted(labels)[1:], *paths[3:7]]), max_size=2))) if draw(st.booleans()) else set(),
         draw(st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "latin-1"])),
         draw(st.sampled_from([",", ";", "\t", "|"])),
         draw(st.booleans()),
@@ -318,3 +320,30 @@ def test_what_is_imported_is_what_was_filled_in(tmp_path_factory, classes, paths
     rows = [[image, ";".join(given.labels) or "-", ";".join(given.absent or ()) or "-"] for image, given in filled.items()]
     write(place.parent, [row[: 2 + in_part] for row in (["image", "labels", "absent"], *rows)], place.name)
     assert own.read_added(place, classes, ids) == filled
+
+
+SPELLINGS = ["née.png", "ne\u0301e.png", "NÉE.png", " née.png", "née"]
+
+
+@pytest.mark.parametrize("rows", ["image", "label"])
+@pytest.mark.parametrize("form", ["csv", "parquet", "coco"])
+@given(
+    names=st.lists(st.sampled_from(SPELLINGS), min_size=2, max_size=3, unique=True),
+    shown=st.lists(st.sampled_from([None, {"cat"}, {"dog"}, {"cat", "dog"}, set()]), min_size=3, max_size=3),
+    there=st.integers(0, 2),
+)
+def test_a_missing_photograph_gives_no_labels_to_one_whose_name_is_spelled_otherwise(form, rows, names, shown, there):
+    labels = dict(zip(names, shown, strict=False))
+    kept = names[there % len(names)]
+    others = {f"{i}.png": {name} for i, name in enumerate(("cat", "dog", "cat", "dog"))}
+    with tempfile.TemporaryDirectory() as place:
+        what = Drawn(others | labels, {*names} - {kept}, "utf-8", ",", False, False)
+        WRITERS[form](Path(place), what)
+        try:
+            raw = own.look(Path(place).resolve(), Own(test_share=0.3, rows=rows))[2]
+        except DataError:
+            return
+        files = zip(raw.items, raw.images.paths, strict=True)
+        found = {Path(item.id).name: labels_of(raw)[item.id] for item, path in files if path.name == kept}
+        if kept.endswith(".png") and (form != "coco" or labels[kept] is not None):  # which COCO does not name at all
+            assert found == {kept: plain(labels[kept])}

@@ -154,6 +154,11 @@ def _one_each(root: Path, listing: Listing, own: Own) -> tuple[list[Row], list[P
         same.sort(key=lambda pair: pair[0].labels is None)
         row, file = first, _ = same[0]
         for other, _ in same[1:]:
+            if _is_respelled(same) and other.image != first.image:
+                raise DataError(
+                    f"{other.where}: image {other.image!r} is that of {first.where} ({first.image!r}) by another spelling, with "
+                    "other words; one of the two may be missing: write the names as they are"
+                )
             if other.labels is not None or other.split not in (None, "unlabeled"):
                 row = _united(row, other, listing.joined, own)
         rows.append(replace(row, image=relative_id(file, root)))
@@ -163,6 +168,12 @@ def _one_each(root: Path, listing: Listing, own: Own) -> tuple[list[Row], list[P
     notes = [f"rows and links that repeat an image, counted once (the first: {repeated[0]})"] if repeated else []
     notes += [f"{several} images stand on several rows; their labels were joined"] if several else []
     return rows, files, notes + finder.notes()
+
+
+def _is_respelled(same: list[tuple[Row, Path]]) -> bool:
+    """Whether rows of one file say different things of it, and one of them has not its very name: it may mean another file."""
+    spelled = [file.as_posix().endswith(posixpath.normpath(row.image.replace("\\", "/"))) for row, file in same]
+    return not all(spelled) and len({(row.labels, row.absent, row.split, row.group) for row, _ in same}) > 1
 
 
 def _check_split(root: Path, row: Row, file: Path) -> None:

@@ -73,10 +73,15 @@ class Own(Section):
         "auto", "meaning of an empty cell in a row that has values for other classes; auto: a question"
     )
     empty: Literal["auto", "none", "unlabeled"] = own(
-        "auto", "meaning of an image of split train or test without any label; auto: none of the classes, with a note"
+        "auto",
+        "meaning of an image of split train or test without any label; auto: none of the classes, with a note; in folders of splits "
+        "a question",
     )
     empty_absent: Literal["auto", "absent", "unknown"] = own(
         "auto", "meaning of an empty cell in the column absent, for the classes that are not labels of the row; auto: a question"
+    )
+    derived: Literal["auto", "photographs"] = own(
+        "auto", "pictures by names of photographs and a word more, as `1_mask.png`, or in a folder of such; auto: a question"
     )
     label_folder: Literal["auto", "first", "last", "all"] = own("auto", "which of several folders is the label; auto: a question")
     answers: Literal["auto", "last", "all"] = own(

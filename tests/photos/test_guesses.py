@@ -81,7 +81,7 @@ def test_a_namesake_in_another_folder_has_no_label_of_this_one(tmp_path, xml, ph
         with pytest.raises(DataError, match="could be"):
             looked_at(tmp_path, Own(test_share=0.3))
         return
-    raw = looked_at(tmp_path, Own(test_share=0.3, unlabeled_root=str(tmp_path)))  # else it is asked whether they are copies
+    raw = looked_at(tmp_path, Own(test_share=0.3, derived="photographs"))  # else it is asked whether they are copies
     assert {*annotated} == {*raw.classes}
     assert all(f"{label}/" in item.id for item in raw.items for label in labels_of(raw)[item.id] or ())
 

@@ -31,14 +31,18 @@ def test_pictures_made_of_photographs_are_asked_about_and_left_out(tmp_path, mad
     pictures(tmp_path, names)
     if form != "folders":
         write(tmp_path, [["image", "labels"], *([place + name, labels] for name, labels in LISTED)])
-    before = labels_of(looked_at(tmp_path, Own(test_share=0.3)))
+    seen, reading = survey(tmp_path, Own(test_share=0.3))
+    before = labels_of(read(seen.root, reading))
     for name in names:
         folder, slash, last = name.rpartition("/")
         picture(tmp_path / MADE[made](folder + slash, last.removesuffix(".png")), len(name))
     raw, turns = asked(tmp_path)
     assert turns == 1 and labels_of(raw) == before
-    meant = {"format": "folders"} if form == "folders" else {"unlabeled_root": str(tmp_path)}
-    assert len(looked_at(tmp_path, Own(test_share=0.3, **meant)).items) == 2 * len(before), "where they are photographs"
+    with pytest.raises(DataError, match=r"masks, thumbnails or copies|no such class"):  # `convert` asks too
+        read(tmp_path, reading)
+    meant = {"format": "folders"} if form == "folders" and "folder" in made else {}  # as whose name is hardly that of a label
+    raw = looked_at(tmp_path, Own(test_share=0.3, derived="photographs", **meant))
+    assert len(raw.items) == 2 * len(before), "where they are photographs"
 
 
 @pytest.mark.parametrize("linked", [False, True])
@@ -101,6 +105,14 @@ REFUSED = {  # what is there, and the words of the one line
     "numbered columns of labels": (
         table(["image", "label_1", "label_2"], *([name, *[*labels.split(";"), ""][:2]] for name, labels in LISTED)),
         "columns label_1 .*, label_2 .* hold the same words",
+    ),
+    "a count beside classes": (
+        table(["image", *CATDOG, "total"], *([*row, sum(row[1:])] for row in ONE_HOT)),
+        "column total is '2'; .* --ignore total",
+    ),
+    "a cell that a spreadsheet could not compute": (
+        table(["image", "labels"], *LISTED[1:], [NAMES[0], "#REF!"]),
+        "line 13: labels: '#REF!' is an error of a spreadsheet; correct the cell",
     ),
     "a split of 0 and 1": (
         table(["image", "labels", "is_test"], *([*row, int(i > 7)] for i, row in enumerate(LISTED))),
@@ -221,3 +233,74 @@ def test_folders_of_labels_beside_a_table_of_others_are_asked_about(tmp_path, sa
         looked_at(tmp_path, Own(test_share=0.3))
     assert question.value.options == {"format": "table"}
     assert looked_at(tmp_path, Own(test_share=0.3, **question.value.options)).items
+
+
+@pytest.mark.parametrize("split", ["column", "folders"])
+@pytest.mark.parametrize("empty", ["none", "unlabeled"])
+def test_an_empty_cell_means_the_same_under_a_split_by_folders_and_by_a_column(tmp_path, split, empty):
+    parts = [("train", "test")[i % 3 == 2] for i in range(12)]
+    names = [f"{part}/{name}" if split == "folders" else name for part, name in zip(parts, NAMES, strict=True)]
+    pictures(tmp_path, names)
+    pets = ["", *["cat", "dog"] * 4, "", "cat", "dog"]
+    rows = [[*row, part][: 2 + (split == "column")] for *row, part in zip(names, pets, parts, strict=True)]
+    write(tmp_path, [["image", "labels", "split"][: len(rows[0])], *rows])
+    if split == "folders":
+        with pytest.raises(Question, match=r"nothing is said of 2 images in folders of splits .*--empty none") as question:
+            looked_at(tmp_path, Own())
+        assert question.value.options == {"empty": "unlabeled"}
+    found = labels_of(looked_at(tmp_path, Own(empty=empty)))
+    bare = set() if empty == "none" else None
+    assert found == {name: {pet} if pet else bare for name, pet in zip(names, pets, strict=True)}
+
+
+@pytest.mark.parametrize("head", ["flag", "blurry", "label"])
+def test_a_table_that_says_little_of_photographs_in_folders_of_labels_is_asked_about(tmp_path, head):
+    pictures(tmp_path, OF_FOLDERS)
+    rows = [[name, ("ok", "blurred")[i % 3 == 0] if head == "label" else int(i % 3 == 0)] for i, name in enumerate(OF_FOLDERS)]
+    write(tmp_path, [["image", head], *rows], "corrections.csv")
+    with pytest.raises(Question, match=r"are these folders labels \(--format folders\)") as question:
+        looked_at(tmp_path, Own(test_share=0.3))
+    assert question.value.options["format"] == "table"
+    assert looked_at(tmp_path, Own(test_share=0.3, **question.value.options)).classes in ([head], ["blurred", "ok"])
+    raw, turns = asked(tmp_path, format="folders")  # what is in the table is then asked
+    assert raw.classes == CATDOG and turns == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "level", "classes"),
+    [
+        ("{pet}/patient{i}/{i}.png", "first", CATDOG),
+        ("patient{i}/{pet}/{i}.png", "last", CATDOG),
+        ("{pet}/2024-0{i}/{i}.png", "first", CATDOG),
+        ("animals/{pet}/{i}.png", "last", CATDOG),
+        ("{pet}/{pet} outdoors/{i}.png", "all", [*CATDOG, *(f"{pet} outdoors" for pet in CATDOG)]),
+    ],
+)
+def test_of_nested_folders_those_of_patients_and_dates_are_not_proposed_as_labels(tmp_path, path, level, classes):
+    pictures(tmp_path, [path.format(pet=pet, i=2 * i + k) for k, pet in enumerate(CATDOG) for i in range(4)])
+    with pytest.raises(Question, match="which folder is the label") as question:
+        looked_at(tmp_path, Own(test_share=0.3, format="folders"))
+    assert question.value.options == {"label_folder": level}
+    assert looked_at(tmp_path, Own(test_share=0.3, format="folders", label_folder=level)).classes == sorted(classes)
+
+
+@pytest.mark.parametrize("odd", ["skip", "TRUE", "yes", "#N/A", "false"])
+@pytest.mark.parametrize("beside", ["", "cat;"])
+def test_a_single_cell_that_is_hardly_a_name_is_asked_about(tmp_path, odd, beside):
+    listed(tmp_path, [["image", "labels"], *LISTED[1:], [NAMES[0], beside + odd]])
+    with pytest.raises(Question, match=f"is '?{odd}'? a class") as question:
+        looked_at(tmp_path, Own(test_share=0.3))
+    assert looked_at(tmp_path, Own(test_share=0.3, **question.value.options)).classes == sorted([*CATDOG, odd])
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_remarks_and_names_the_names_are_proposed_as_labels(tmp_path, order):
+    rows = [[("blurry", "fine", "dark")[i % 3], labels] for i, (_, labels) in enumerate(LISTED)]
+    listed(
+        tmp_path,
+        [["image", *["comment", "target"][::order]], *([name, *row[::order]] for name, row in zip(NAMES, rows, strict=True))],
+    )
+    with pytest.raises(Question) as question:
+        looked_at(tmp_path, Own(test_share=0.3))
+    assert question.value.options == {"labels": "target", "ignore": ["comment"]}
+    assert labels_of(asked(tmp_path)[0]) == MEANT

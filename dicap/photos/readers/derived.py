@@ -10,29 +10,31 @@ from dicap.errors import first_of
 from dicap.photos.readers.heads import IMAGE
 from dicap.photos.readers.listing import split_in
 from dicap.photos.readers.question import Question
+from dicap.settings import Own
 
 FEW = 3  # pictures that may bear such names by chance
 AFTER = re.compile(r"(.+?)([ _.-]\W*[^\W\d_]{2,}[\W\d_]*)")  # a name and `_mask`, ` (edited)` or `_mask_1`
 BEFORE = re.compile(r"([^\W\d_]{2,}[ _.-]+)(.+)")  # `thumb_` and a name
 
 
-def ask_of_derived(root: Path, images: Iterable[str], named: Collection[str] = ()) -> None:
+def ask_of_derived(root: Path, own: Own, images: Iterable[str], named: Collection[str] = ()) -> None:
     """Ask of pictures by the names of others and a word more, and of folders by whose names others hold photographs.
 
     Args:
+        own: which may say that they are photographs (`own.derived`).
         images: photographs without labels of their own, below the root: their folders are their labels, or they have none.
         named: those that have labels of their own.
 
     Raises:
         Question: with the pattern of their names, or their folder, as one to be left out.
     """
-    images = list(images)
+    images = list(images) if own.derived == "auto" else []
     marked = _with_a_word(images, {*images, *named})
     if marked := {pattern: names for pattern, names in marked.items() if len(names) >= FEW} or _repeated(root, images, named):
         first = next(iter(marked.values()))[0]
         raise Question(
             f"{root}: are {first_of([*marked], 3)} masks, thumbnails or copies? Their names are those of other photographs (the "
-            f"first: {first}); {'--unlabeled FOLDER' if named else '--format folders'} reads them as photographs of their own",
+            f"first: {first}); --derived photographs reads them as photographs of their own",
             ignore=[*marked],
         )
 

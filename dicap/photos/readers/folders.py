@@ -1,12 +1,15 @@
 """A tree of folders: the folder is the label, and an image in several folders has several."""
 
 import os
+import re
+from collections.abc import Collection
 from pathlib import Path
+from unicodedata import normalize
 
 from dicap.data.sources.files import list_images, same_file
 from dicap.errors import first_of
 from dicap.photos.readers.copies import checksums
-from dicap.photos.readers.heads import SPLIT_NAMES
+from dicap.photos.readers.heads import ANYTHING, SPLIT_NAMES
 from dicap.photos.readers.listing import Listing, Row, is_ignored
 from dicap.photos.readers.question import Question
 from dicap.settings import Own
@@ -29,7 +32,8 @@ def read(root: Path, own: Own) -> Listing:
     paths.sort(key=lambda path: os.path.realpath(root / path) != str(place / path))
     parts_of = {path: list(Path(path).parts[:-1]) for path in paths}
     split_of = _take_splits(root, parts_of, own)
-    notes, around = [], {parts[0] for parts in parts_of.values() if parts}
+    notes, around, deepest = [], *({parts[k] for parts in parts_of.values() if len(parts) > -k} for k in (0, -1))
+    likely = "first" if of_anything(deepest) else "last" if len(around) == 1 or of_anything(around) else "all"
     first: dict[tuple[str, str], str] = {}  # of the copies of one name
     rows = []
     for path, checksum in zip(paths, checksums([root / path for path in paths]), strict=True):
@@ -37,7 +41,7 @@ def read(root: Path, own: Own) -> Listing:
         image = path if checksum is None else first.setdefault((Path(path).name, checksum), path)
         labels = None
         if parts and split != "unlabeled":
-            labels = frozenset(_labels(parts, own.label_folder, root / path, "last" if len(around) == 1 else "all"))
+            labels = frozenset(_labels(parts, own.label_folder, root / path, likely))
         rows.append(Row(image, labels, split, where=str(root / path)))
     if any(row.labels for row in rows) and len({same_file(root / row.image) for row in rows}) == len(rows):
         notes += ["every image lies in one folder, so no image has two labels; link an image into each folder it belongs to"]
@@ -52,6 +56,13 @@ def _labels(parts: list[str], level: str, path: Path, likely: str) -> list[str]:
             label_folder=likely,
         )
     return {"first": parts[:1], "last": parts[-1:]}.get(level, parts)
+
+
+def of_anything(folders: Collection[str]) -> str | None:
+    """A folder that may hold photographs of anything: by its name, or where all are named alike but for a number or a letter."""
+    words = {name: (re.findall(r"[^\W\d_]+", normalize("NFC", name.casefold())) or [""])[0] for name in sorted(folders)}
+    alike = len(words) > 1 and len({*words.values()}) == 1 and words.keys().isdisjoint(words.values())
+    return next((name for name in words if alike or ANYTHING.fullmatch(name)), None)
 
 
 def _take_splits(root: Path, parts_of: dict[str, list[str]], own: Own) -> dict[str, str | None]:

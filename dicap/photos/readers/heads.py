@@ -17,6 +17,7 @@ LABEL = ("labels", "label", "tags", "tag", "classes", "class", "categories", "ca
 SPLIT = ("split", "set", "subset", "partition", "data_split", "phase")
 OPEN = ("unlabeled", "unlabelled", "not_labeled", "not_labelled")
 VALUE = re.compile(r"(is_)?(confidence|value|present|presence|positive|verified|truth|score|answer)")
+REMARK = re.compile(r"comments?|notes?|remarks?|descriptions?|captions?|text|title")
 GROUP = re.compile(r".*(patient|subject|person|scene|session|burst|seq|video|series|study|group|source|site|case|animal).*")
 # Columns that exports of well-known programs always have: ids, sizes, places in the image, paths.
 USUAL = re.compile(

@@ -84,7 +84,7 @@ def to_raw(root: Path, listing: Listing, own: Own, looking: bool = False) -> Raw
     rows = [replace(row, labels=_composed(row.labels), absent=_composed(row.absent)) for row in rows]
     rows = [replace(row, split="unlabeled") if row.labels is None and row.split else row for row in rows]
     if own.format != "folders":
-        rows, more = _with_splits_of_folders(rows)
+        rows, more = _with_splits_of_folders(rows, own.empty)
         notes += more
     notes = [*listing.notes, *notes]
     val = "train" if any(row.split == "test" for row in rows) else "test"
@@ -224,10 +224,13 @@ def _located(root: Path, row: Row, finder: Finder) -> Path:
     return root / path
 
 
-def _with_splits_of_folders(rows: list[Row]) -> tuple[list[Row], list[str]]:
+def _with_splits_of_folders(rows: list[Row], empty: str) -> tuple[list[Row], list[str]]:
     """The rows with the splits that the images' folders name (`train`, `test_images`), where none is said; and notes.
 
     Labelled images beside these folders are of train: a test split that somebody made stays as it is.
+
+    Raises:
+        Question: what an empty cell says of an image in such a folder, where others of it have labels (`own.empty`).
     """
     splits = [split_in(Path(row.image).parent / "_", Path()) if row.split is None else None for row in rows]
     said = {*splits} - {None}
@@ -246,6 +249,16 @@ def _with_splits_of_folders(rows: list[Row]) -> tuple[list[Row], list[str]]:
     if count := sum(beside):
         notes.append(f"images beside these folders, taken to train: {count}, such as {first.image}")
     splits = ["train" if is_beside else split for is_beside, split in zip(beside, splits, strict=True)]
+    looked_at = {split for row, split in zip(rows, splits, strict=True) if row.labels}
+    bare = [row for row, split in zip(rows, splits, strict=True) if row.empty and row.labels is None and split in looked_at]
+    if bare and empty == "auto":
+        raise Question(
+            f"{bare[0].where}: nothing is said of {len(bare)} images in folders of splits (the first: {bare[0].image}): none "
+            "of the classes (--empty none), or not labelled?",
+            empty="unlabeled",
+        )
+    said_none = {id(row) for row in bare if empty == "none"}
+    rows = [replace(row, labels=frozenset()) if id(row) in said_none else row for row in rows]
     return [replace(row, split=split) if split else row for row, split in zip(rows, splits, strict=True)], notes
 
 

@@ -14,7 +14,8 @@ from dicap.settings import Own
 # Words for it, in some languages; some are classes somewhere: NA is North America, and sodium. `-` is none of the classes.
 NOTHING = re.compile(
     r"(?!-$)[-–—_.…?/\"']+|<?n/?a>?|#n/a|n\.a\.?|nan|nil|null|void|none( of (these|them|the above))?|nothing|empty|blank"
-    r"|missing|tbd|_*background_*|no[ _-]?(label|class|tag|object|finding|annotation)(s|es)?|to[ _-]?(do|sort|label)"
+    r"|missing|tbd|skip(ped)?|ignored?|excluded?"
+    r"|_*background_*|no[ _-]?(label|class|tag|object|finding|annotation)(s|es)?|to[ _-]?(do|sort|label)"
     r"|(un|not[ _-]?)(known|defined|labell?ed|specified|sorted|sure)|kein[es]?|nichts|unbekannt|aucune?|rien|inconnue?|ningun[oa]"
     r"|nada|nessun[oa]|niente|nenhuma?|geen|niets|onbekend|ingen|brak|нет|无|無|没有|未知|なし|不明|없음",
     re.IGNORECASE,
@@ -136,6 +137,8 @@ def doubt_of(name: str, names: Collection[str], typed_in: bool = False) -> str:
         return "several"
     if typed_in and CODED.fullmatch(name) and all(map(CODED.fullmatch, names)):
         return "0 and 1 of several, which need a column each, headed by the class"
+    if typed_in and re.fullmatch(r"true|false|yes|no", name, re.IGNORECASE):
+        return "the tick of another column"
     if typed_in and SCORED.search(name):
         return "one and its score or count"
     return "a name within marks" if typed_in and WRAPPED.search(name) else ""

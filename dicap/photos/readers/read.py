@@ -24,7 +24,7 @@ from dicap.photos.readers.names import ask_of_names, with_words
 from dicap.photos.readers.nothing import with_empty
 from dicap.photos.readers.question import Question, joined, typed
 from dicap.photos.readers.sheet import OTHERS, Names, Sheet, read_names, read_sheet
-from dicap.photos.readers.understand import ask_of_folders, opened, understand
+from dicap.photos.readers.understand import SEVERAL, TABLES, ask_of_folders, opened, understand
 from dicap.randomness import order_by_name
 from dicap.settings import Own
 
@@ -113,13 +113,8 @@ def look(place: Path, said: Own) -> tuple[Path, Own, RawSet]:
             if widened:
                 reading = reading.model_copy(update={"unlabeled_root": str(root)})
             raw = read(root, reading, looking=True)
-            if widened:
-                labelled = [item.id for item in raw.items if item.labels is not None]
-                unlabelled = [item.id for item in raw.items if item.labels is None]
-                ask_of_derived(root, unlabelled, labelled)
-                if unlabelled and own.format is None and place.is_dir():
-                    named = {item.id for item in as_listed(root, reading, looking=True).items}
-                    ask_of_folders(root, [name for name in unlabelled if name not in named], reading.format or "")
+            if widened and own.format is None and place.is_dir():
+                _ask_of_places(root, reading, raw)
         except Question as question:
             before, answers = answers, joined(answers, question.options)
             texts.append(question.text)
@@ -136,6 +131,15 @@ def look(place: Path, said: Own) -> tuple[Path, Own, RawSet]:
             return root, reading, raw
 
 
+def _ask_of_places(root: Path, own: Own, raw: RawSet) -> None:
+    """Ask of the folders that photographs lie in, where no row names these or a table says little. Raises Question."""
+    if unlabelled := [item.id for item in raw.items if item.labels is None]:
+        named = {item.id for item in as_listed(root, own, looking=True).items}
+        ask_of_folders(root, [name for name in unlabelled if name not in named], own.format or "")
+    if own.format == "table" and {*TABLES}.isdisjoint(own.files or ()) and len(raw.classes) < SEVERAL:
+        ask_of_folders(root, [item.id for item in raw.items], own.format, raw.classes)
+
+
 def read(root: Path, own: Own, looking: bool = False) -> RawSet:
     """Read `data_root` as the settings say, then apply the options.
 
@@ -148,11 +152,17 @@ def read(root: Path, own: Own, looking: bool = False) -> RawSet:
 
     Raises:
         DataError: nothing readable is there, or a test split is missing and none is asked for.
+        Question: what is there may be made of photographs.
     """
     root, own = opened(root, own)
     raw = as_listed(root, own, looking)
+    if own.format == "folders":
+        ask_of_derived(root, own, [item.id for item in raw.items])
     if own.unlabeled_root:
         raw = with_unlabelled(raw, Path(own.unlabeled_root), root, own.ignore)
+        if own.format != "folders" and Path(own.unlabeled_root).resolve() == root.resolve():
+            labelled = {item.id for item in raw.items if item.labels is not None}
+            ask_of_derived(root, own, [item.id for item in raw.items if item.id not in labelled], labelled)
     raw = with_groups(raw)
     if own.test_share and not any(item.split == "test" for item in raw.items):
         raw = with_test(raw, own.test_share)

@@ -23,6 +23,7 @@ OTHERS = "*"  # a cell of absent classes that says: all but the labels
 TRUE, FALSE = ("true", "yes", "y", "x", "✓", "✔"), ("false", "no", "n")
 YES, NO, MINUS = ("1", "1.0", *TRUE), ("0", "0.0", *FALSE), ("-1", "-1.0")
 MARKS = frozenset((*YES, *NO, *MINUS))
+SPREADSHEETS = frozenset(("#REF!", "#NAME?", "#VALUE!", "#DIV/0!", "#NUM!", "#NULL!"))  # cells that could not be computed
 Names = list[list[str] | None]  # of each row, sorted; [] for `-` (none), None where nothing is said
 
 
@@ -186,6 +187,8 @@ def read_names(sheet: Sheet, head: str, separator: str, what: str = "labels") ->
             names = {unicodedata.normalize("NFC", str(part).strip()) for part in parts} - {""}
             if NONE in names:
                 raise sheet.error(row, f"{what}: `{NONE}` says none of the classes and is no name among others")
+            if broken := SPREADSHEETS & names:
+                raise sheet.error(row, f"{what}: {min(broken)!r} is an error of a spreadsheet; correct the cell")
             names_of.append(sorted(names) if names or not parts else None)  # `['']` is an empty cell that was split
         else:
             shown = str(cell) if len(str(cell)) <= 60 else f"{str(cell)[:57]}..."

@@ -6,7 +6,7 @@ from unicodedata import normalize
 from dicap.errors import DataError
 from dicap.files.checksum import sha256
 from dicap.photos.readers.listing import Listing, Row, has_control, split_in, split_of
-from dicap.photos.readers.names import says_nothing
+from dicap.photos.readers.names import NUMBER, says_nothing
 from dicap.photos.readers.question import Question, typed
 from dicap.photos.readers.sheet import MARKS, NO, NONE, OTHERS, YES, Names, Sheet, read_names, read_sheets
 from dicap.settings import Own
@@ -107,12 +107,13 @@ def _rows(sheet: Sheet, own: Own, root: Path, labels: Names, absent: Names) -> t
                 text = "absent: empty beside labels: are the other classes unknown, or absent (--empty-absent absent)?"
                 raise Question(f"{where}: {text}", empty_absent="unknown")
             gone = [] if own.empty_absent == "unknown" else None
-        bare = names is None and not gone and (split in SAID or (own.labels is None and own.blank == "absent"))
+        empty = names is None and not gone
+        bare = empty and (split in SAID or (own.labels is None and own.blank == "absent"))
         whole = bare or gone is None or gone == [OTHERS] or (own.labels is not None and own.value is None and names == [])
         known = None if whole else frozenset(gone or ())
-        nothing = unlabelled[i] or (names is None and not gone and not bare)
+        nothing = unlabelled[i] or (empty and not bare)
         said = None if nothing else frozenset(names or ())
-        rows.append(Row(image, said, split, known, groups[i] or None, bare, where, (sheet.files[i].parent,)))
+        rows.append(Row(image, said, split, known, groups[i] or None, empty, where, (sheet.files[i].parent,)))
     if own.split is not None and not all(splits) and any(splits):
         notes.append(f"{sheet.path.name}: {splits.count('')} rows name no split: they train if they have labels")
     if open_ := sum(row.labels is None and row.split is None for row in rows):
@@ -126,7 +127,8 @@ def marks(sheet: Sheet, head: str | None) -> list[int | None]:
     for row, text in enumerate(sheet.texts(head)):
         value = text.casefold()
         if value and value not in MARKS:
-            raise sheet.error(row, f"column {head} is {text!r}; write 1 (there), 0 (absent), or nothing or -1 (not known)")
+            way = f"; or is it a count: init-data --ignore {typed(head)}" if NUMBER.fullmatch(text) else ""
+            raise sheet.error(row, f"column {head} is {text!r}; write 1 (there), 0 (absent), or nothing or -1 (not known){way}")
         values.append(1 if value in YES else 0 if value in NO else -1 if value else None)
     return values
 

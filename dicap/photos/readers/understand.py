@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from unicodedata import normalize
 
 from dicap.data.sources.files import base_of, is_image_name, list_images, list_others
 from dicap.errors import DataError, first_of
 from dicap.photos.readers import coco_file, heads, label_studio, xml_files
 from dicap.photos.readers.derived import ask_of_derived
+from dicap.photos.readers.folders import of_anything
 from dicap.photos.readers.heads import SPLIT_NAMES, plain
 from dicap.photos.readers.listing import is_ignored, split_in, words_of
 from dicap.photos.readers.names import NOTHING, doubt_of
@@ -169,8 +169,8 @@ def _ask_of_files(root: Path, names: list[str], kind: str, said: Own) -> None:
         stems = {part for name in names for part in (Path(name).stem, Path(name).stem.partition(".")[0])}
         if 2 * sum(Path(name).stem in stems for name in images) > len(images):
             raise DataError(f"{root}: {unread}most photographs have one, and labels may be in them: {WRITE}")
-        ask_of_derived(root, images)
-        if strange := _of_anything(images):
+        ask_of_derived(root, said, images)
+        if strange := of_anything(_tops(images)):
             raise DataError(
                 f"{root}: {unread}is {strange!r} a label? Folders of such a name hold photographs of anything: {WRITE}, and look "
                 "again; where the folders are the labels, pass --format folders"
@@ -185,10 +185,18 @@ def _ask_of_files(root: Path, names: list[str], kind: str, said: Own) -> None:
         raise Question(text, **ways, ignore=ignore)
 
 
-def ask_of_folders(root: Path, unlisted: list[str], kind: str) -> None:
-    """Ask of several folders of photographs that no label names, where these may be their labels. Raises Question."""
-    if len(tops := _tops(unlisted)) > 1 and not _of_anything(unlisted):
-        text = f"no row names the photographs in {first_of(sorted(tops), 4)}; or are these folders labels (--format folders)?"
+def ask_of_folders(root: Path, images: list[str], kind: str, classes: Sequence[str] = ()) -> None:
+    """Ask of several folders of photographs where these may be the labels.
+
+    Args:
+        classes: all that the labels say of them; none where no label names them.
+
+    Raises:
+        Question: with the format of what was read.
+    """
+    if len(tops := _tops(images)) > 1 and tops.isdisjoint(classes) and not of_anything(tops):
+        told = f"only {' and '.join(map(repr, classes))} is said of" if classes else "no row names"
+        text = f"{told} the photographs in {first_of(sorted(tops), 4)}; or are these folders labels (--format folders)?"
         raise Question(f"{root}: {text}", format=kind)
 
 
@@ -197,14 +205,6 @@ def _tops(images: list[str]) -> set[str]:
     parts_of = [[part.strip() for part in Path(name).parts[:-1]] for name in images]
     named = [parts for parts in parts_of if {part.casefold() for part in parts}.isdisjoint(heads.SPLIT_WORDS["unlabeled"])]
     return {part for parts in named for part in [part for part in parts if part.casefold() not in SPLIT_NAMES][:1]}
-
-
-def _of_anything(images: list[str]) -> str | None:
-    """A folder that may hold photographs of anything: by its name, or where all are named alike but for a number or a letter."""
-    tops = _tops(images)
-    words = {name: (re.findall(r"[^\W\d_]+", normalize("NFC", name.casefold())) or [""])[0] for name in sorted(tops)}
-    alike = len(tops) > 1 and len({*words.values()}) == 1 and words.keys().isdisjoint(words.values())
-    return next((name for name in words if alike or heads.ANYTHING.fullmatch(name)), None)
 
 
 class Columns:
@@ -302,6 +302,7 @@ class Columns:
         texts = [head for head in self._free if head not in self._binary]
         speak = [head for head in texts if not heads.USUAL.fullmatch(plain(head)) and not heads.GROUP.fullmatch(plain(head))]
         words = [head for head in speak if _looks_like_labels(self._texts[head])]
+        words.sort(key=lambda head: (heads.REMARK.fullmatch(plain(head)) is not None, ";" not in "".join(self._texts[head])))
         of_rows = [head for head in binary if any(known.fullmatch(plain(head)) for known in (heads.OF_ROWS, heads.USUAL))]
         of_rows += [head for head in binary if plain(head) in heads.OPEN or NOTHING.fullmatch(head) or doubt_of(head, binary)]
         believed = [head for head in binary if head not in of_rows]

@@ -74,8 +74,8 @@ class Own(Section):
     )
     empty: Literal["auto", "none", "unlabeled"] = own(
         "auto",
-        "meaning of an image of split train or test without any label; auto: none of the classes, with a note; in folders of splits "
-        "a question",
+        "meaning of an image of split train or test without any label; auto: none of the classes, with a note; in folders of "
+        "splits a question",
     )
     empty_absent: Literal["auto", "absent", "unknown"] = own(
         "auto", "meaning of an empty cell in the column absent, for the classes that are not labels of the row; auto: a question"

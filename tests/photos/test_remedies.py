@@ -253,11 +253,15 @@ def test_an_empty_cell_means_the_same_under_a_split_by_folders_and_by_a_column(t
     assert found == {name: {pet} if pet else bare for name, pet in zip(names, pets, strict=True)}
 
 
+@pytest.mark.parametrize("file", ["corrections.csv", "labels.csv"])
 @pytest.mark.parametrize("head", ["flag", "blurry", "label"])
-def test_a_table_that_says_little_of_photographs_in_folders_of_labels_is_asked_about(tmp_path, head):
+def test_a_table_that_says_little_of_photographs_in_folders_of_labels_is_asked_about(tmp_path, head, file):
     pictures(tmp_path, OF_FOLDERS)
     rows = [[name, ("ok", "blurred")[i % 3 == 0] if head == "label" else int(i % 3 == 0)] for i, name in enumerate(OF_FOLDERS)]
-    write(tmp_path, [["image", head], *rows], "corrections.csv")
+    write(tmp_path, [["image", head], *rows], file)
+    if (head, file) == ("label", "labels.csv"):  # the plain form
+        assert looked_at(tmp_path, Own(test_share=0.3)).classes == ["blurred", "ok"]
+        return
     with pytest.raises(Question, match=r"are these folders labels \(--format folders\)") as question:
         looked_at(tmp_path, Own(test_share=0.3))
     assert question.value.options["format"] == "table"

@@ -23,7 +23,7 @@ from dicap.photos.readers.listing import is_ignored, to_raw
 from dicap.photos.readers.names import ask_of_names, with_words
 from dicap.photos.readers.nothing import with_empty
 from dicap.photos.readers.question import Question, joined, typed
-from dicap.photos.readers.sheet import OTHERS, Names, Sheet, read_names, read_sheet
+from dicap.photos.readers.sheet import OTHERS, read_names, read_sheet
 from dicap.photos.readers.understand import SEVERAL, TABLES, ask_of_folders, opened, understand
 from dicap.randomness import order_by_name
 from dicap.settings import Own
@@ -114,7 +114,13 @@ def look(place: Path, said: Own) -> tuple[Path, Own, RawSet]:
                 reading = reading.model_copy(update={"unlabeled_root": str(root)})
             raw = read(root, reading, looking=True)
             if widened and own.format is None and place.is_dir():
-                _ask_of_places(root, reading, raw)
+                ids = [item.id for item in raw.items]
+                if any(item.labels is None for item in raw.items):
+                    named = {item.id for item in as_listed(root, reading, looking=True).items}
+                    ask_of_folders(root, [image for image in ids if image not in named], reading.format or "")
+                plain_labels = reading.labels and (reading.files or [""])[0].lower() in TABLES
+                if reading.format == "table" and len(raw.classes) < SEVERAL and not plain_labels:
+                    ask_of_folders(root, ids, "table", raw.classes)
         except Question as question:
             before, answers = answers, joined(answers, question.options)
             texts.append(question.text)
@@ -129,15 +135,6 @@ def look(place: Path, said: Own) -> tuple[Path, Own, RawSet]:
             if texts:
                 raise Question("; ".join(texts), **answers)
             return root, reading, raw
-
-
-def _ask_of_places(root: Path, own: Own, raw: RawSet) -> None:
-    """Ask of the folders that photographs lie in, where no row names these or a table says little. Raises Question."""
-    if unlabelled := [item.id for item in raw.items if item.labels is None]:
-        named = {item.id for item in as_listed(root, own, looking=True).items}
-        ask_of_folders(root, [name for name in unlabelled if name not in named], own.format or "")
-    if own.format == "table" and {*TABLES}.isdisjoint(own.files or ()) and len(raw.classes) < SEVERAL:
-        ask_of_folders(root, [item.id for item in raw.items], own.format, raw.classes)
 
 
 def read(root: Path, own: Own, looking: bool = False) -> RawSet:
@@ -156,13 +153,11 @@ def read(root: Path, own: Own, looking: bool = False) -> RawSet:
     """
     root, own = opened(root, own)
     raw = as_listed(root, own, looking)
-    if own.format == "folders":
-        ask_of_derived(root, own, [item.id for item in raw.items])
     if own.unlabeled_root:
         raw = with_unlabelled(raw, Path(own.unlabeled_root), root, own.ignore)
-        if own.format != "folders" and Path(own.unlabeled_root).resolve() == root.resolve():
-            labelled = {item.id for item in raw.items if item.labels is not None}
-            ask_of_derived(root, own, [item.id for item in raw.items if item.id not in labelled], labelled)
+    if own.format == "folders" or (own.unlabeled_root and Path(own.unlabeled_root).resolve() == root.resolve()):
+        named = {item.id for item in raw.items if item.labels is not None and own.format != "folders"}
+        ask_of_derived(root, own, [item.id for item in raw.items if item.id not in named], named)
     raw = with_groups(raw)
     if own.test_share and not any(item.split == "test" for item in raw.items):
         raw = with_test(raw, own.test_share)
@@ -342,7 +337,15 @@ def read_added(
     present = read_names(sheet, "labels", between)
     absent = table.read_absent(sheet, "absent" if "absent" in sheet.header else None, present, between)
     if separator == "auto":
-        _ask_of_names(sheet, present, absent, {*(known or ()), OTHERS})
+        certain = {*(known or ()), OTHERS}
+        rows = zip(present, absent, sheet.places, strict=True)
+        places = {name: where for here, gone, where in rows for name in (*(here or ()), *(gone or ()))} | dict.fromkeys(
+            certain, ""
+        )
+        try:
+            ask_of_names(places, certain, True, sheet.separated({"labels", "absent"} & {*sheet.header}))
+        except Question as question:  # whose options are those of another command
+            raise DataError(question.text) from None
     marks = [sheet.raw(head) if head in sheet.header else [None] * len(present) for head in ("was", "photo")]
     in_part = any(gone is not None for gone in absent)
     for row, (name, names, gone, was, photo) in enumerate(zip(sheet.raw("image"), present, absent, *marks, strict=True)):
@@ -362,17 +365,6 @@ def read_added(
             raise sheet.error(row, f"image {name!r} has other labels than on an earlier line; keep one of them")
         given[name] = of_image
     return given
-
-
-def _ask_of_names(sheet: Sheet, present: Names, absent: Names, known: set[str]) -> None:
-    """Refuse names that may be something else than the name of one class. Raises DataError."""
-    rows = zip(present, absent, sheet.places, strict=True)
-    places = {name: where for here, gone, where in rows for name in (*(here or ()), *(gone or ()))}
-    separated = sheet.separated(head for head in ("labels", "absent") if head in sheet.header)
-    try:
-        ask_of_names(places | dict.fromkeys(known, ""), known, True, separated)
-    except Question as question:
-        raise DataError(question.text) from None
 
 
 def with_unlabelled(raw: RawSet, folder: Path, base: Path, ignore: Iterable[str] | None = None) -> RawSet:

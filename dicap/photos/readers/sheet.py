@@ -95,14 +95,11 @@ def read_sheet(path: Path) -> Sheet:
     for row, place in zip(rows, places, strict=True):
         if [str(cell).strip() for cell in row] == header:
             raise DataError(f"{place}: the heads a second time; take the row out")
-    columns: dict[str, pd.Series] = {}
-    for number, (head, *cells) in enumerate(zip(header, *rows, strict=True), 1):
-        name = head or f"column {number}"
-        if name in columns:
-            raise DataError(f"{path}: column {name} occurs twice; keep one")
-        if head or any(str(cell or "").strip() for cell in cells):
-            columns[name] = pd.Series(cells, dtype=object)
-    return Sheet(path, pd.DataFrame(columns), places, [path] * len(places), literal=ending == ".parquet")
+    cells = pd.DataFrame(rows, columns=[head or f"column {number}" for number, head in enumerate(header, 1)], dtype=object)
+    if any(twice := cells.columns.duplicated()):
+        raise DataError(f"{path}: column {cells.columns[twice][0]} occurs twice; keep one")
+    kept = [bool(head) or any(str(row[c] or "").strip() for row in rows) for c, head in enumerate(header)]
+    return Sheet(path, cells.loc[:, kept], places, [path] * len(places), literal=ending == ".parquet")
 
 
 def decode(path: Path) -> str:

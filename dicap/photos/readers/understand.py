@@ -186,14 +186,7 @@ def _ask_of_files(root: Path, names: list[str], kind: str, said: Own) -> None:
 
 
 def ask_of_folders(root: Path, images: list[str], kind: str, classes: Sequence[str] = ()) -> None:
-    """Ask of several folders of photographs where these may be the labels.
-
-    Args:
-        classes: all that the labels say of them; none where no label names them.
-
-    Raises:
-        Question: with the format of what was read.
-    """
+    """Ask of several folders of photographs, of which no more than few `classes` are said, if any. Raises Question."""
     if len(tops := _tops(images)) > 1 and tops.isdisjoint(classes) and not of_anything(tops):
         told = f"only {' and '.join(map(repr, classes))} is said of" if classes else "no row names"
         text = f"{told} the photographs in {first_of(sorted(tops), 4)}; or are these folders labels (--format folders)?"

@@ -57,7 +57,10 @@ def test_numbers_that_begin_anew_and_links_into_several_folders_are_no_question(
             both = path.parent.parent / "outdoors"
             both.mkdir(exist_ok=True)
             (both / path.name).hardlink_to(path)
-    assert {*asked(tmp_path)[0].classes} == {*CATDOG, "owl", *["outdoors"] * linked} and asked(tmp_path)[1] == 0
+    pictures(more := tmp_path.parent / f"{tmp_path.name} more", [f"{i}.png" for i in range(4)])
+    for said in ({}, {"unlabeled_root": str(more)}):
+        raw, turns = asked(tmp_path, **said)
+        assert {*raw.classes} == {*CATDOG, "owl", *["outdoors"] * linked} and turns == 0
 
 
 def test_a_photograph_that_comes_later_is_unlabelled(tmp_path):

@@ -153,11 +153,13 @@ def read(root: Path, own: Own, looking: bool = False) -> RawSet:
     """
     root, own = opened(root, own)
     raw = as_listed(root, own, looking)
+    if own.format == "folders":
+        ask_of_derived(root, own, [item.id for item in raw.items])
     if own.unlabeled_root:
         raw = with_unlabelled(raw, Path(own.unlabeled_root), root, own.ignore)
-    if own.format == "folders" or (own.unlabeled_root and Path(own.unlabeled_root).resolve() == root.resolve()):
-        named = {item.id for item in raw.items if item.labels is not None and own.format != "folders"}
-        ask_of_derived(root, own, [item.id for item in raw.items if item.id not in named], named)
+        if own.format != "folders" and Path(own.unlabeled_root).resolve() == root.resolve():
+            named = {item.id for item in raw.items if item.labels is not None}
+            ask_of_derived(root, own, [item.id for item in raw.items if item.id not in named], named)
     raw = with_groups(raw)
     if own.test_share and not any(item.split == "test" for item in raw.items):
         raw = with_test(raw, own.test_share)
@@ -339,11 +341,11 @@ def read_added(
     if separator == "auto":
         certain = {*(known or ()), OTHERS}
         rows = zip(present, absent, sheet.places, strict=True)
-        places = {name: where for here, gone, where in rows for name in (*(here or ()), *(gone or ()))} | dict.fromkeys(
-            certain, ""
-        )
+        places = {name: where for here, gone, where in rows for name in (*(here or ()), *(gone or ()))}
         try:
-            ask_of_names(places, certain, True, sheet.separated({"labels", "absent"} & {*sheet.header}))
+            ask_of_names(
+                places | dict.fromkeys(certain, ""), certain, True, sheet.separated({"labels", "absent"} & {*sheet.header})
+            )
         except Question as question:  # whose options are those of another command
             raise DataError(question.text) from None
     marks = [sheet.raw(head) if head in sheet.header else [None] * len(present) for head in ("was", "photo")]

@@ -150,7 +150,7 @@ def _problems(survey: Survey) -> Iterator[str]:
     if survey.everywhere:
         nothing = "nothing" if len(survey.everywhere) == len(survey.classes) else "nothing of it"
         yield (
-            f"no labelled training image is known to be without {first_of(survey.everywhere, SHOWN)}, so {nothing} can be learnt; "
+            f"no labelled training image is known to lack {first_of(survey.everywhere, SHOWN)}, so {nothing} can be learnt: "
             "add photographs without, labelled `-` where they show no class at all"
         )
     for what, files in (("cannot be read", survey.unreadable), ("are missing", survey.missing)):

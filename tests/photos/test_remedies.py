@@ -175,11 +175,11 @@ def test_a_row_of_blanks_is_none_of_the_classes_where_blanks_are_absent(tmp_path
 
 
 def test_of_several_groups_the_widest_is_named_that_leaves_two_sides(tmp_path):
-    rows = [[*row, "MF"[i % 2], f"s{i}", f"p{i // 2}"] for i, row in enumerate(LISTED)]
-    listed(tmp_path, [["image", "labels", "patient sex", "study", "patient"], *rows])
-    with pytest.raises(Question) as question:
+    rows = [[*row, "MF"[i % 2], f"s{i}", f"p{i // 2}", (0, 1, -1, "")[i % 4]] for i, row in enumerate(LISTED)]
+    listed(tmp_path, [["image", "labels", "patient sex", "study", "patient", "finding"], *rows])
+    with pytest.raises(Question, match=r"finding \(0, 1, -1, blanks\)") as question:
         looked_at(tmp_path, Own(test_share=0.3))
-    assert question.value.options == {"group": "patient", "ignore": ["patient sex", "study"]}
+    assert question.value.options == {"group": "patient", "ignore": ["patient sex", "study", "finding"]}
 
 
 def test_a_column_that_was_blank_is_not_passed_over_once_it_is_filled(tmp_path):
@@ -199,14 +199,15 @@ def test_a_column_of_0_and_1_with_an_odd_cell_is_not_left_out(tmp_path, odd):
         looked_at(tmp_path, Own(test_share=0.3))
 
 
-@pytest.mark.parametrize("mark", [",", "|", "+"])
+@pytest.mark.parametrize("mark", [",", "|", "+", " ->", " -"])
 def test_a_mark_between_names_is_proposed_before_the_blank_within_one(tmp_path, mark):
     names = ["great tit", f"cat{mark} dog{mark} red fox", f"great tit{mark} red fox", f"cat{mark} great tit", "dog", "red fox"]
     listed(tmp_path, [["image", "labels"], *([name, names[i % 6]] for i, (name, *_) in enumerate(LISTED))])
     with pytest.raises(Question) as question:
         looked_at(tmp_path, Own(test_share=0.3))
-    assert question.value.options == {"separator": mark}
-    assert looked_at(tmp_path, Own(test_share=0.3, separator=mark)).classes == ["cat", "dog", "great tit", "red fox"]
+    assert question.value.options == {"separator": {" ->": "->", " -": " - "}.get(mark, mark)}
+    raw = looked_at(tmp_path, Own(test_share=0.3, **question.value.options))
+    assert raw.classes == ["cat", "dog", "great tit", "red fox"]
 
 
 def test_one_folder_around_all_is_no_label(tmp_path):

@@ -36,7 +36,7 @@ def read(root: Path, own: Own) -> Listing:
     where its tasks name several images `own.image` the one that was looked at. `own.split` and `own.group` may be other keys of
     tasks.
     """
-    here = {Path(path).name for path in list_images(root, required=False)}
+    here = {part for path in list_images(root, required=False) for part in (path, Path(path).name)}
     tasks: list[tuple[str, dict[str, Any], str, list[dict[str, Any]], list[Said]]] = []
     others: dict[str, None] = {}
     for path in (root / name for name in own.files or ()):
@@ -137,13 +137,21 @@ def _image(data: dict[str, Any], key: str | None, where: str) -> str:
 
 
 def _file(address: str, here: set[str]) -> str:
-    """The file of an address; without the letters of an upload where none by the whole name is here."""
+    """The file of an address; of an upload, whose letters tell it from others, its name; without them where none by it is here.
+
+    Args:
+        here: the paths and names of the files below the folder.
+    """
     parts = urlsplit(address)
     name = parse_qs(parts.query).get("d", [unquote(parts.path)])[0]
     if not is_image_name(name):  # a `#`, `?` or `&` of the name itself, which not every program escapes
         name = address.partition("?d=")[2] or address
     upload = re.fullmatch("[0-9a-f]{8}-(.+)", Path(name).name)
-    return name if upload is None or upload[0] in here else upload[1]
+    if upload is None or name.lstrip("/") in here:
+        return name
+    if upload[0] not in here:
+        return upload[1]
+    return upload[0] if "data/upload/" in name else name
 
 
 def _choices(result: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:

@@ -30,7 +30,7 @@ WRAPPED = re.compile(r"^['\"\[{]|['\"\]}]$")  # what is left of a list in anothe
 DOUBTED = re.compile(r"(?:[!~¬?-]|(?:no|not|non|without|kein|keine)[ _-])\s*(.+)|(.+?)\s*\?+", re.IGNORECASE)
 WITHIN = " _-.'’()"  # marks that belong to a name more often than they separate
 BETWEEN = ",，、|"  # marks that separate more often than they belong to a name
-WORDS = r" and | or | und | et | y |[ _.'’()-]"  # what may separate names that stand alone too
+WORDS = r" (?:and|or|und|et|y|[-_.]+) |_+|-+|[ .'’()]"  # what may separate names that stand alone too
 
 
 def with_words(listing: Listing, own: Own, looking: bool = False) -> Listing:
@@ -113,12 +113,13 @@ def ask_of_names(
     others = (name for name in places if name not in certain)
     marks = {name: mark for name in others if (mark := _mark_within(name, names, repeated, held, alone=not separated))}
     if marks:
-        # A mark that names hardly hold comes first: beside `cat, dog` even `great tit` is one name.
-        name, mark = min(marks.items(), key=lambda pair: re.fullmatch(WORDS, pair[1]) is not None)
+        # A mark that names hardly hold comes first: beside `cat, dog` or `cat - dog` even `great tit` is one name.
+        name, mark = min(marks.items(), key=lambda pair: (re.fullmatch(WORDS, pair[1]) is not None, -len(pair[1])))
         shown = name if len(name) <= 60 else f"{name[:57]}..."
         way = f"--separator {typed(mark)} reads several, --separator ';' one" if free else "or name it as a class"
         text = f"{places[name]}: labels: is {shown!r} one class or several? Write `;` between several; {way}"
-        raise Question(text, **{"separator": mark} if free else {"names": [name]})
+        one = separated and mark not in BETWEEN and not _has_names(name, mark, names)  # as `=1+1`, where `1` is a class too
+        raise Question(text, **{"separator": ";" if one else mark} if free else {"names": [name]})
 
 
 def says_nothing(name: str, names: Iterable[str]) -> bool:
@@ -133,7 +134,7 @@ def doubt_of(name: str, names: Collection[str], typed_in: bool = False) -> str:
         return "the word that another class is not there, or is doubtful"
     if any(unicodedata.category(letter) == "Cf" for letter in name):
         return "a name with letters that cannot be seen"
-    if not typed_in and any(mark in name and {*map(str.strip, name.split(mark))} <= {*names} for mark in "+&,;|/ _-"):
+    if not typed_in and any(_has_names(name, mark, names) for mark in _marks(name)):
         return "several"
     if typed_in and CODED.fullmatch(name) and all(map(CODED.fullmatch, names)):
         return "0 and 1 of several, which need a column each, headed by the class"
@@ -151,13 +152,33 @@ def _mark_within(name: str, names: Collection[str], repeated: Collection[str], h
         held: cells in which `;` separates, and names that are certain: a comma and its like in them belong to names.
         alone: whether no cell has a `;`. Where one has, a mark belongs to the name unless a part of the name is a name.
     """
-    for mark in dict.fromkeys(letter for letter in name if letter not in WITHIN and unicodedata.category(letter)[0] not in "LNM"):
-        parts = [part.strip() for part in name.split(mark)]
+    marks = _marks(name)
+    for mark in marks:
         within = mark in name.strip(mark) or mark in BETWEEN
-        if within and (alone or (mark in BETWEEN and mark not in held) or any(part in names for part in parts)):
+        likely = alone or (mark in BETWEEN and mark not in held) or any(part in names for part in _parts(name, mark))
+        if _has_names(name, mark, names) or (not re.fullmatch(WORDS, mark) and within and likely):
             return mark
-    for mark in dict.fromkeys(re.findall(WORDS, name)):
-        parts = [part.strip() for part in name.split(mark) if part.strip()]
-        if len(parts) > 1 and all(part in (repeated if mark == " " else names) for part in parts):
-            return mark
+    if len(words := _parts(name, " ")) > 1 and all(word in repeated for word in words):
+        return max((mark for mark in marks if mark[0] == " "), key=len)  # as ` - `, which is no word between two blanks
     return None
+
+
+def _marks(name: str) -> list[str]:
+    """The whole marks that may separate names in one: signs, as `->`, and then words with their blanks, the longest first."""
+
+    def is_sign(letter: str) -> bool:
+        return letter not in WITHIN and unicodedata.category(letter)[0] not in "LNM"
+
+    runs = "".join(letter if is_sign(letter) or letter in "-_" else "\0" for letter in name).split("\0")
+    signs = [run.strip() or run for run in runs if any(map(is_sign, run))]
+    words = sorted(re.findall(WORDS, name), key=len, reverse=True)
+    return [*dict.fromkeys(sign[0] if {*sign} <= {*BETWEEN} else sign for sign in signs), *dict.fromkeys(words)]
+
+
+def _parts(name: str, mark: str) -> list[str]:
+    return [part.strip() for part in name.split(mark) if part.strip()]
+
+
+def _has_names(name: str, mark: str, names: Collection[str]) -> bool:
+    """Whether a mark separates several names that stand alone too."""
+    return len(parts := _parts(name, mark)) > 1 and all(part in names for part in parts)

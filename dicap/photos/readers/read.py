@@ -16,7 +16,7 @@ from dicap.data.sources.files import list_images, readable, same_file
 from dicap.errors import DataError, first_of
 from dicap.files.checksum import sha256
 from dicap.photos.readers import coco_file, folders, label_studio, table, xml_files
-from dicap.photos.readers.copies import with_groups, without_leaks
+from dicap.photos.readers.copies import checksums, with_groups, without_leaks
 from dicap.photos.readers.derived import ask_of_derived
 from dicap.photos.readers.heads import plain
 from dicap.photos.readers.listing import is_ignored, to_raw
@@ -404,9 +404,10 @@ def with_test(raw: RawSet, share: float) -> RawSet:
     for place, rows in enumerate(groups.values()):
         labels[place, [c for row in rows for c in raw.items[row].labels or ()]] = True
     if len(names) == 1:
-        raise DataError(
-            f"{raw.dataset}: all {len(groups[names[0]])} labelled images are of one group; a test split needs another"
-        )
+        rows = groups[names[0]]
+        marks = {*checksums([raw.images.paths[i] for i in rows])} if isinstance(raw.images, FileImages) else set()
+        what = "copies of one photograph" if len(marks - {None}) == len(marks) == 1 else "of one group"
+        raise DataError(f"{raw.dataset}: all {len(rows)} labelled images are {what}; a test split needs another")
     order = order_by_name(names, 0, "test")
     chosen = {row for place in np.flatnonzero(stratified(labels[order], share)) for row in groups[names[order[place]]]}
     items = [replace(item, split="test") if i in chosen else item for i, item in enumerate(raw.items)]

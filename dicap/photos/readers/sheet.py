@@ -189,7 +189,8 @@ def read_names(sheet: Sheet, head: str, separator: str, what: str = "labels") ->
             names_of.append(sorted(names) if names or not parts else None)  # `['']` is an empty cell that was split
         else:
             shown = str(cell) if len(str(cell)) <= 60 else f"{str(cell)[:57]}..."
-            raise sheet.error(row, f"{what}: found {shown}, expected names, as one text with `;` between or as a list")
+            way = "; export a project of Label Studio as JSON" if isinstance(parts, dict) and "choices" in parts else ""
+            raise sheet.error(row, f"{what}: found {shown}, expected names, as one text with `;` between or as a list{way}")
     return names_of
 
 

@@ -54,7 +54,7 @@ def understand(place: Path, said: Own) -> tuple[Path, Own]:
     others = [name for name in list_others(root) if not is_ignored(name, said.ignore) and not is_ours(root / name)]
     kind, files = ("folders", []) if said.format == "folders" else _labels(root, said, others)
     if not said.files:
-        _ask_of_files(root, [name for name in others if name not in files and not _is_beside(name, kind)], kind, said)
+        _ask_of_files(root, [name for name in others if name not in files and not _is_beside(name, kind)], kind, said, files)
     one_an_image = kind == "voc_xml" and not said.files
     roles: dict[str, object] = {"format": kind, "files": None if one_an_image else files or None}
     if kind == "table":
@@ -156,7 +156,7 @@ def _without_files(root: Path, said: Own, others: list[str]) -> str:
     )
 
 
-def _ask_of_files(root: Path, names: list[str], kind: str, said: Own) -> None:
+def _ask_of_files(root: Path, names: list[str], kind: str, said: Own, read: list[str]) -> None:
     """Ask of files that nothing reads, by their endings; and of folders whose names are hardly those of labels."""
     endings: dict[str, list[str]] = {}
     for name in names:
@@ -180,8 +180,8 @@ def _ask_of_files(root: Path, names: list[str], kind: str, said: Own) -> None:
         text = f"{root}: {unread}if labels are in them, {WRITE}" + ("; or are the folders the labels?" if ways else "")
         ignore: list[str] = []
         for ending, files in endings.items():
-            one_by_one = len(files) == 1 or ending in FORMATS[kind]  # by the ending the file of labels would go too
-            ignore += files if one_by_one else [ending]
+            of_labels = any(name.lower().endswith(ending) for name in read) if read else ending in FORMATS[kind]
+            ignore += files if len(files) == 1 or of_labels else [ending]  # by the ending the file of labels would go too
         raise Question(text, **ways, ignore=ignore)
 
 
@@ -259,8 +259,8 @@ class Columns:
         return Question(f"{self._sheet.path}: {text}", **options)
 
     def _held(self, head: str) -> str:
-        shown = dict.fromkeys(text if len(text) <= 24 else f"{text[:21]}..." for text in self._texts[head] if text)
-        return f"{head} ({'0 and 1' if self._words[head] <= MARKS else first_of([*shown], 3)})"
+        shown = dict.fromkeys(text if len(text) <= 24 else f"{text[:21]}..." for text in self._texts[head])
+        return f"{head} ({first_of([text or 'blanks' for text in shown], 4)})"
 
     def _is_binary(self, head: str) -> bool:
         """Whether at least half of the cells are 0, 1 and the like: of the others the reader says what is wrong with them.
@@ -351,6 +351,6 @@ class Columns:
 def _looks_like_labels(texts: Sequence[str]) -> bool:
     """Whether a column of texts may hold labels: words, of which many stand there again, alone or with others."""
     cells = [text for text in texts if text]
-    words = [text for text in cells if not re.fullmatch(r"[-+\d.,:eE/\s]*", text)]
+    words = [text for text in cells if not re.fullmatch(r"[-+\d.,:eETZ/\s]*", text)]
     pieces = [piece for text in words for piece in re.split(r"[^\w\s-]+", text) if piece.strip()]
     return 2 * len(words) > len(cells) and len({*words}) > 1 and len({*pieces}) <= max(3, len(pieces) // 2)

@@ -137,11 +137,7 @@ def _image(data: dict[str, Any], key: str | None, where: str) -> str:
 
 
 def _file(address: str, here: set[str]) -> str:
-    """The file of an address; of an upload, whose letters tell it from others, its name; without them where none by it is here.
-
-    Args:
-        here: the paths and names of the files below the folder.
-    """
+    """The file of an address among those that are `here`: of an upload its name, perhaps without the letters before it."""
     parts = urlsplit(address)
     name = parse_qs(parts.query).get("d", [unquote(parts.path)])[0]
     if not is_image_name(name):  # a `#`, `?` or `&` of the name itself, which not every program escapes

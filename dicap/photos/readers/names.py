@@ -1,4 +1,4 @@
-"""Names that are hardly those of classes: words for nothing, several names in one, a name with a doubt or a number."""
+"""Names that are hardly those of classes: words for nothing, several names in one, a name with a doubt or a number; and no name."""
 
 import re
 import unicodedata
@@ -81,6 +81,47 @@ def with_words(listing: Listing, own: Own, looking: bool = False) -> Listing:
     return replace(listing, rows=rows)
 
 
+def with_empty(listing: Listing, empty: str) -> Listing:
+    """The rows with what an image means of which nothing is said (`own.empty`).
+
+    Nobody looked at it where none of the classes is said of other images, and in a split or a file in which no image has a label.
+
+    Raises:
+        Question: most of the images are so, or all of a split are said to show none, and it is not said what it means.
+    """
+    labelled = [row for row in listing.rows if row.labels is not None and row.split != "unlabeled"]
+    said = [row for row in labelled if row.absent is None]
+    parts = {id(row): {row.split or row.where, row.where} for row in said}
+    sizes = Counter(part for row in said for part in parts[id(row)])
+    labelled_parts = {part for row in said if row.labels for part in parts[id(row)]}
+    idle = set()  # rows of which no other of the same split or file has a label
+    if any(row.labels for row in labelled):
+        idle = {row for row, of_row in parts.items() if any(sizes[part] > 1 for part in of_row - labelled_parts)}
+    bare = [row for row in said if row.empty and id(row) not in idle]
+    none = [row for row in said if not row.empty and not row.labels]
+    told = len(said) < len(labelled) or any(id(row) not in idle for row in none)
+    asked = [row for row in none if id(row) in idle]
+    if not asked and not told and len(said) > len(bare) > (len(said) - len(idle)) / 2:
+        asked = bare
+    if empty == "auto" and asked:
+        raise Question(
+            f"{asked[0].where}: nothing is said of {len(asked)} of {len(said)} images (the first: {asked[0].image}): none of the "
+            "classes (--empty none), or not labelled?",
+            empty="unlabeled",
+        )
+    gone = set() if empty == "none" else idle | {id(row) for row in bare if told or empty == "unlabeled"}
+    rows = [
+        replace(row, labels=None, split=row.split or "unlabeled", empty=False) if id(row) in gone else row for row in listing.rows
+    ]
+    kept = sum(row.empty for row in rows if row.labels is not None)
+    notes = [*listing.notes]
+    for count, meaning, other in ((len(gone), "be not labelled", "none"), (kept, "show none of the classes", "unlabeled")):
+        if count:
+            text = f"images of which nothing is said, taken to {meaning}: {count}"
+            notes.append(f"{text} (own.empty: {other} reads them otherwise)")
+    return replace(listing, rows=rows, notes=notes)
+
+
 def ask_of_names(
     places: Mapping[str, str], certain: Collection[str], typed_in: bool, separated: str | None, free: bool = True
 ) -> None:
@@ -109,9 +150,23 @@ def ask_of_names(
         return
     pieces = Counter(piece for name in names for piece in {*name.split()})
     repeated = names if separated else names | {piece for piece, count in pieces.items() if count > 1}
-    held = "".join([separated, *certain])
-    others = (name for name in places if name not in certain)
-    marks = {name: mark for name in others if (mark := _mark_within(name, names, repeated, held, alone=not separated))}
+    held = "".join([separated, *certain])  # cells in which a comma and its like belong to names
+
+    def separates(mark: str, name: str) -> bool:
+        """Whether a mark stands between names that stand alone too, or is one that names hardly hold.
+
+        Beside cells in which `;` separates, such a mark belongs to the name unless a part of the name is a name.
+        """
+        parts = _parts(name, mark)
+        if _has_names(name, mark, names):
+            return True
+        if re.fullmatch(WORDS, mark):  # of ` - ` and its blanks the whole is the first
+            return mark[0] == " " and all(word in repeated for word in _parts(name, " "))
+        within = mark in name.strip(mark) or mark in BETWEEN
+        return within and (not separated or (mark in BETWEEN and mark not in held) or not names.isdisjoint(parts))
+
+    others = [name for name in places if name not in certain]
+    marks = {name: mark for name in others for mark in reversed(_marks(name)) if separates(mark, name)}  # the first of each
     if marks:
         # A mark that names hardly hold comes first: beside `cat, dog` or `cat - dog` even `great tit` is one name.
         name, mark = min(marks.items(), key=lambda pair: (re.fullmatch(WORDS, pair[1]) is not None, -len(pair[1])))
@@ -143,24 +198,6 @@ def doubt_of(name: str, names: Collection[str], typed_in: bool = False) -> str:
     if typed_in and SCORED.search(name):
         return "one and its score or count"
     return "a name within marks" if typed_in and WRAPPED.search(name) else ""
-
-
-def _mark_within(name: str, names: Collection[str], repeated: Collection[str], held: str, *, alone: bool) -> str | None:
-    """What may separate several names in one: a mark that names hardly hold, or any between names that stand alone too.
-
-    Args:
-        held: cells in which `;` separates, and names that are certain: a comma and its like in them belong to names.
-        alone: whether no cell has a `;`. Where one has, a mark belongs to the name unless a part of the name is a name.
-    """
-    marks = _marks(name)
-    for mark in marks:
-        within = mark in name.strip(mark) or mark in BETWEEN
-        likely = alone or (mark in BETWEEN and mark not in held) or any(part in names for part in _parts(name, mark))
-        if _has_names(name, mark, names) or (not re.fullmatch(WORDS, mark) and within and likely):
-            return mark
-    if len(words := _parts(name, " ")) > 1 and all(word in repeated for word in words):
-        return max((mark for mark in marks if mark[0] == " "), key=len)  # as ` - `, which is no word between two blanks
-    return None
 
 
 def _marks(name: str) -> list[str]:

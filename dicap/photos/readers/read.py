@@ -20,8 +20,7 @@ from dicap.photos.readers.copies import checksums, with_groups, without_leaks
 from dicap.photos.readers.derived import ask_of_derived
 from dicap.photos.readers.heads import plain
 from dicap.photos.readers.listing import is_ignored, to_raw
-from dicap.photos.readers.names import ask_of_names, with_words
-from dicap.photos.readers.nothing import with_empty
+from dicap.photos.readers.names import ask_of_names, with_empty, with_words
 from dicap.photos.readers.question import Question, joined, typed
 from dicap.photos.readers.sheet import OTHERS, read_names, read_sheet
 from dicap.photos.readers.understand import SEVERAL, TABLES, ask_of_folders, opened, understand
@@ -29,12 +28,12 @@ from dicap.randomness import order_by_name
 from dicap.settings import Own
 
 READERS = {
-    "table": table,
-    "coco": coco_file,
-    "labelstudio": label_studio,
-    "voc_xml": xml_files,
-    "cvat": xml_files,
-    "folders": folders,
+    "table": table.read,
+    "coco": coco_file.read,
+    "labelstudio": label_studio.read,
+    "voc_xml": xml_files.read_voc,
+    "cvat": xml_files.read_cvat,
+    "folders": folders.read,
 }
 IMPORTED = ("image", "labels", "absent", "was", "photo", "model_says", "surprise", "look_at", "unsure")  # some for the eye alone
 LISTS = Path("labels")  # of a project: where `import-labels` writes
@@ -189,7 +188,7 @@ def as_listed(root: Path, own: Own, looking: bool) -> RawSet:
     for name in own.files or ([table.DOCUMENTED[0]] if own.format is None else []):
         if not (root / name).is_file():
             raise DataError(f"{root / name}: no such file of labels; look at what is there: dicap-stage init-data {root}")
-    listing = with_empty(with_words(READERS[kind].read(root, own), own, looking), own.empty)
+    listing = with_empty(with_words(READERS[kind](root, own), own, looking), own.empty)
     return to_raw(root, replace(listing, source=listing.source | {"format": kind}), own, looking)
 
 

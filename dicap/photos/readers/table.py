@@ -1,7 +1,6 @@
 """`table`: anybody's own images, listed in CSV or Parquet files; each column has the role that the settings give it."""
 
 from pathlib import Path
-from unicodedata import normalize
 
 from dicap.errors import DataError
 from dicap.files.checksum import sha256
@@ -74,7 +73,7 @@ def _labels(sheet: Sheet, own: Own) -> tuple[Names, Names, str | None]:
     """The labels of each row, the classes known to be absent (None: all others), and `Listing.separated`."""
     if own.labels is None:
         heads = own.classes or []
-        return *_marked(sheet, own, heads, [[[normalize("NFC", head)] for head in heads]] * len(sheet.places)), None
+        return *_marked(sheet, own, heads, [[[head] for head in heads]] * len(sheet.places)), None
     labels = read_names(sheet, own.labels, own.separator)
     if own.value is not None:
         return *_marked(sheet, own, [own.value], [[names or []] for names in labels]), None

@@ -86,7 +86,7 @@ def _format_of(root: Path, name: str, named: bool) -> str | None:
     path, depth = root / name, name.count("/")
     ending = path.suffix.lower()
     if ending == ".xml":
-        return {"annotation": "voc_xml", "annotations": "cvat"}.get(xml_files.tag(path))
+        return {"annotation": "voc_xml", "annotations": "cvat"}.get(xml_files.parse(path).tag)
     if depth > 1 and not named:
         return None
     if ending == ".json":

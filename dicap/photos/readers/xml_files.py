@@ -14,20 +14,14 @@ from dicap.photos.readers.sheet import FALSE, TRUE, YES, decode
 from dicap.settings import Own
 
 
-def tag(path: Path) -> str:
-    """What a file is: `annotation` of Pascal VOC, `annotations` of CVAT. Raises DataError."""
-    return _parse(path).tag
+def read_voc(root: Path, own: Own) -> Listing:
+    """An image has the labels of its objects; `difficult` ones count. Splits are those of ImageSets/Main (train, val, test).
 
-
-def read(root: Path, own: Own) -> Listing:
-    """Read Pascal VOC's files, or CVAT's. Raises DataError."""
-    return _read_cvat(root, own) if own.format == "cvat" else _read_voc(root, own)
-
-
-def _read_voc(root: Path, own: Own) -> Listing:
-    """An image has the labels of its objects; `difficult` ones count. Splits are those of ImageSets/Main (train, val, test)."""
+    Raises:
+        DataError: a file is not readable, or says what cannot be meant.
+    """
     names = [name for name in list_others(root) if name.lower().endswith(".xml") and not is_ignored(name, own.ignore)]
-    trees = {path: tree for path in map(root.joinpath, names) if (tree := _parse(path)).tag == "annotation"}
+    trees = {path: tree for path in map(root.joinpath, names) if (tree := parse(path)).tag == "annotation"}
     if not trees:
         raise DataError(f"{root}: own.format is voc_xml, but no such file is there; run `dicap-stage init-data` again")
     lists, rows = _image_sets(root, {path.stem for path in trees}), []
@@ -58,11 +52,15 @@ def _read_voc(root: Path, own: Own) -> Listing:
     return Listing(rows, {"annotations": [path.name for path in [*trees][:3]], "files": len(trees)}, notes)
 
 
-def _read_cvat(root: Path, own: Own) -> Listing:
-    """An image has the labels of its boxes, shapes and tags, and perhaps their attributes. Splits are the subsets, if any."""
+def read_cvat(root: Path, own: Own) -> Listing:
+    """An image has the labels of its boxes, shapes and tags, and perhaps their attributes. Splits are the subsets, if any.
+
+    Raises:
+        DataError: as `read_voc`; a subset is none of the splits, beside some that are.
+    """
     rows, subsets = [], set()
     for path in (root / name for name in own.files or ()):
-        tree = _parse(path)
+        tree = parse(path)
         for node in tree.findall("image"):
             names = []
             for child in node:
@@ -107,7 +105,8 @@ def names_of(label: str, said: dict[str, str], attributes: str, path: Path, tag:
     return names if tag else [label, *names]
 
 
-def _parse(path: Path) -> ElementTree.Element:
+def parse(path: Path) -> ElementTree.Element:
+    """The root of a file: `annotation` of Pascal VOC, `annotations` of CVAT. Raises DataError."""
     try:
         text = path.read_bytes()
         harmful = b"<!ENTITY" in text or b"<!DOCTYPE" in text  # entities can grow without bound; no such tool writes them

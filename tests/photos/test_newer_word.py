@@ -83,14 +83,6 @@ def test_a_list_that_params_yaml_forgot_is_named(labelled):
     assert not any("holds labels of" in note for note in raw.notes)
 
 
-def test_a_deleted_photographs_labels_go_to_no_other_of_its_name(labelled):
-    (labelled / "photos" / "new").mkdir()
-    picture(labelled / "photos" / "new" / "00.png", 77)
-    (labelled / "photos" / "00.png").unlink()
-    found, _ = read_now(labelled)
-    assert found["new/00.png"] is None
-
-
 class Days:
     """Twelve photographs, eight of them labelled in turn with three classes, and what is typed in a project of them."""
 

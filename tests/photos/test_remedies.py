@@ -210,13 +210,6 @@ def test_a_mark_between_names_is_proposed_before_the_blank_within_one(tmp_path, 
     assert raw.classes == ["cat", "dog", "great tit", "red fox"]
 
 
-def test_one_folder_around_all_is_no_label(tmp_path):
-    pictures(tmp_path, [f"PlantVillage/{folder}/{folder}{i}.png" for folder in CATDOG for i in range(4)])
-    with pytest.raises(Question) as question:
-        looked_at(tmp_path, Own(test_share=0.3))
-    assert looked_at(tmp_path, Own(test_share=0.3, **question.value.options)).classes == sorted(CATDOG)
-
-
 def test_a_folder_by_the_names_of_several_is_asked_about(tmp_path):
     pictures(tmp_path, [f"{folder}/{folder}{i}.png" for folder in (*CATDOG, "cat+dog") for i in range(4)])
     with pytest.raises(Question, match=r"is cat\+dog a class, or several\?") as question:

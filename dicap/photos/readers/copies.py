@@ -52,13 +52,11 @@ def without_leaks(raw: RawSet) -> RawSet:
     tests = {item.group for item in raw.items if item.split == "test"} - {None}
     left = {i: item.id for i, item in enumerate(raw.items) if item.split == "unlabeled" and item.group in tests}
     parted = [item.id for item in raw.items if item.split == "train" and item.group in tests]
-    notes = []
-    if left:
-        notes.append(f"unlabelled images of one group with a test image, left out: {len(left)} (the first: {min(left.values())})")
-    if parted:
-        text = "training images of one group with a test image, by which the score is too good"
-        notes.append(f"{text}: {len(parted)} (the first: {parted[0]})")
-    return _without(raw, left, notes)
+    texts = {
+        "unlabelled images of one group with a test image, left out": sorted(left.values()),
+        "training images of one group with a test image, by which the score is too good": parted,
+    }
+    return _without(raw, left, [f"{text}: {len(ids)} (the first: {ids[0]})" for text, ids in texts.items() if ids])
 
 
 def _without(raw: RawSet, dropped: Collection[int], notes: list[str]) -> RawSet:

@@ -3,10 +3,10 @@
 import os
 import re
 from collections.abc import Collection, Iterable
-from filecmp import cmp
 from pathlib import Path
 
 from dicap.errors import first_of
+from dicap.photos.readers.copies import checksums
 from dicap.photos.readers.heads import IMAGE
 from dicap.photos.readers.listing import split_in
 from dicap.photos.readers.question import Question
@@ -69,12 +69,11 @@ def _repeated(root: Path, images: list[str], named: Collection[str]) -> dict[str
         others = {other for _, other in pairs}
         one_each = FEW <= len(names) == len(pairs) == len({name for name, _ in pairs})
         apart = bool(named) or len({Path(other).parent for other in others}) > 1
-        if one_each and apart and derived.isdisjoint({*names} | others) and not any(_same(root, *pair) for pair in pairs):
+        if one_each and apart and derived.isdisjoint({*names} | others):
+            # A link to another one, or its copy, is a photograph with several labels.
+            marks = [checksums([root / one, root / other]) for one, other in pairs]
+            if any(one is not None and one == other for one, other in marks):
+                continue
             folders[part if all(name.startswith(f"{part}/") for name in names) else f"*/{part}/*"] = names
             derived |= {*names}
     return folders
-
-
-def _same(root: Path, one: str, other: str) -> bool:
-    """Whether a picture is a link to another one or its copy, by which a photograph has several labels."""
-    return all(map(os.path.isfile, files := (root / one, root / other))) and cmp(*files, shallow=False)

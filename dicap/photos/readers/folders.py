@@ -41,21 +41,14 @@ def read(root: Path, own: Own) -> Listing:
         image = path if checksum is None else first.setdefault((Path(path).name, checksum), path)
         labels = None
         if parts and split != "unlabeled":
-            labels = frozenset(_labels(parts, own.label_folder, root / path, likely))
+            if len(parts) > 1 and own.label_folder == "auto":
+                text = f"which folder is the label, {' or '.join(map(repr, parts))} (--label-folder first, last or all)?"
+                raise Question(f"{root / path}: {text}", label_folder=likely)
+            labels = frozenset({"first": parts[:1], "last": parts[-1:]}.get(own.label_folder, parts))
         rows.append(Row(image, labels, split, where=str(root / path)))
     if any(row.labels for row in rows) and len({same_file(root / row.image) for row in rows}) == len(rows):
         notes += ["every image lies in one folder, so no image has two labels; link an image into each folder it belongs to"]
     return Listing(rows, {"tree": "folders"}, notes, joined=True)
-
-
-def _labels(parts: list[str], level: str, path: Path, likely: str) -> list[str]:
-    """Those of the folders above an image that are its labels. Raises Question, with the level that is likely."""
-    if len(parts) > 1 and level == "auto":
-        raise Question(
-            f"{path}: which folder is the label, {' or '.join(map(repr, parts))} (--label-folder first, last or all)?",
-            label_folder=likely,
-        )
-    return {"first": parts[:1], "last": parts[-1:]}.get(level, parts)
 
 
 def of_anything(folders: Collection[str]) -> str | None:
@@ -68,8 +61,7 @@ def of_anything(folders: Collection[str]) -> str | None:
 def _take_splits(root: Path, parts_of: dict[str, list[str]], own: Own) -> dict[str, str | None]:
     """Take the folder that names the split away from those above each image; returns the splits.
 
-    Raises:
-        Question: some labelled images lie in a folder of train, val or test, others do not, and that is no label of `own.names`.
+    Raises Question where some labelled images lie in a folder of train, val or test, others do not, and `own.names` is silent.
     """
     folder_of: dict[str, str] = {}
     for path, parts in parts_of.items():

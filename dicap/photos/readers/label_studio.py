@@ -78,12 +78,7 @@ def read(root: Path, own: Own) -> Listing:
 
 
 def _controls(choices: dict[str, set[str]], marked: set[str], said: list[str] | None, where: str) -> set[str]:
-    """The controls that hold classes; one of yes and no is a class of its own name.
-
-    Raises:
-        DataError: none of a name that is said is there.
-        Question: it is not plain which they are.
-    """
+    """The controls that hold classes; one of yes and no is a class of its own name. Raises Question where it is not plain."""
     if said is not None:
         if lost := [control for control in said if control not in choices]:
             raise DataError(f"{where}: no answer is of control {lost[0]!r} (found {', '.join(sorted(choices))}); see own.classes")

@@ -94,7 +94,10 @@ def to_raw(root: Path, listing: Listing, own: Own, looking: bool = False) -> Raw
         notes.append(f"{count} images of split unlabeled have labels, which were ignored")
     leaves = {file.parent: linked_folder(file, root) for file in files if own.format != "folders"}
     images = FileImages(Path(), files, [leaves.get(file.parent) for file in files], upright=True)
-    classes, lost = _classes(rows, files)
+    labelled = [(row, file) for row, file in zip(rows, files, strict=True) if row.labels and row.split != "unlabeled"]
+    named = {name for row, _ in labelled for name in row.labels or ()}
+    shown = {name for row, file in labelled for name in row.labels or () if file.is_file()} or named
+    classes, lost = sorted(shown), sorted(named - shown)
     if not classes:
         raise DataError(f"{root}: none of {len(rows)} images has a label; label some, then try again")
     if lost:
@@ -121,19 +124,10 @@ def to_raw(root: Path, listing: Listing, own: Own, looking: bool = False) -> Raw
     return RawSet(OWN, classes, items, images, listing.source, notes)
 
 
-def _classes(rows: list[Row], files: list[Path]) -> tuple[list[str], list[str]]:
-    """The names of labels that some image that is there shows (all, where none is), and the others."""
-    labelled = [(row.labels, file) for row, file in zip(rows, files, strict=True) if row.labels and row.split != "unlabeled"]
-    named = {name for labels, _ in labelled for name in labels}
-    shown = {name for labels, file in labelled for name in labels if file.is_file()} or named
-    return sorted(shown), sorted(named - shown)
-
-
 def _one_each(root: Path, listing: Listing, own: Own) -> tuple[list[Row], list[Path], list[str]]:
     """One row for each image, named by its path below the root, its file, and notes.
 
-    Raises:
-        DataError: a name could be that of several files, leaves the folder or is an address; rows of one file contradict.
+    Raises DataError where a name could be that of several files, leaves the folder or is an address, or rows contradict.
     """
     finder = Finder(root, [(row.image, row.folders) for row in listing.rows], listing.moved)
     located = [(row, _located(root, row, finder)) for row in listing.rows]
@@ -153,8 +147,11 @@ def _one_each(root: Path, listing: Listing, own: Own) -> tuple[list[Row], list[P
     for same in of_file.values():
         same.sort(key=lambda pair: pair[0].labels is None)
         row, file = first, _ = same[0]
+        # Rows of one file that say different things of it, one of which has not its very name, which may mean another file.
+        spelled = [file.as_posix().endswith(posixpath.normpath(one.image.replace("\\", "/"))) for one, file in same]
+        differ = not all(spelled) and len({(one.labels, one.absent, one.split, one.group) for one, _ in same}) > 1
         for other, _ in same[1:]:
-            if _is_respelled(same) and other.image != first.image:
+            if differ and other.image != first.image:
                 raise DataError(
                     f"{other.where}: image {other.image!r} is that of {first.where} ({first.image!r}) by another spelling, with "
                     "other words; one of the two may be missing: write the names as they are"
@@ -168,12 +165,6 @@ def _one_each(root: Path, listing: Listing, own: Own) -> tuple[list[Row], list[P
     notes = [f"rows and links that repeat an image, counted once (the first: {repeated[0]})"] if repeated else []
     notes += [f"{several} images stand on several rows; their labels were joined"] if several else []
     return rows, files, notes + finder.notes()
-
-
-def _is_respelled(same: list[tuple[Row, Path]]) -> bool:
-    """Whether rows of one file say different things of it, and one of them has not its very name: it may mean another file."""
-    spelled = [file.as_posix().endswith(posixpath.normpath(row.image.replace("\\", "/"))) for row, file in same]
-    return not all(spelled) and len({(row.labels, row.absent, row.split, row.group) for row, _ in same}) > 1
 
 
 def _check_split(root: Path, row: Row, file: Path) -> None:
@@ -227,10 +218,8 @@ def _located(root: Path, row: Row, finder: Finder) -> Path:
 def _with_splits_of_folders(rows: list[Row], empty: str) -> tuple[list[Row], list[str]]:
     """The rows with the splits that the images' folders name (`train`, `test_images`), where none is said; and notes.
 
-    Labelled images beside these folders are of train: a test split that somebody made stays as it is.
-
-    Raises:
-        Question: what an empty cell says of an image in such a folder, where others of it have labels (`own.empty`).
+    Labelled images beside these folders are of train: a test split that somebody made stays as it is. Raises Question of what an
+    empty cell says of an image in such a folder, where others of it have labels (`own.empty`).
     """
     splits = [split_in(Path(row.image).parent / "_", Path()) if row.split is None else None for row in rows]
     said = {*splits} - {None}

@@ -1,4 +1,4 @@
-"""Names that are hardly those of classes: words for nothing, several names in one, a name with a doubt or a number; and no name."""
+"""Names that are hardly those of classes: words for nothing, several in one, one with a doubt or a number; and no name."""
 
 import re
 import unicodedata

@@ -43,16 +43,12 @@ def read(root: Path, own: Own) -> Listing:
     gone = {name for row in rows for name in row.absent or ()}
     if own.absent and gone and not gone & names:
         raise DataError(f"{sheet.path}: column absent: {min(gone)!r} is no label of any row, nor is any other name; correct it")
-    source = {"table": ", ".join(files), "sha256": sha256(sheet.path), "read": roles_of(own)}
-    return Listing(rows, source, notes, literal=sheet.literal, separated=separated)
-
-
-def roles_of(own: Own) -> dict[str, str]:
-    """The columns in words, for the user."""
-    roles = {key: f"column {head}" for key in SINGLE if (head := getattr(own, key)) is not None}
+    roles = {key: f"column {head}" for key in SINGLE if (head := getattr(own, key)) is not None}  # in words, for the user
     if own.classes is not None:
         roles["labels"] = f"{len(own.classes)} columns of 0 and 1 ({', '.join(own.classes)}; --ignore leaves one out)"
-    return roles | ({"not used": ", ".join(own.ignore)} if own.ignore else {})
+    roles |= {"not used": ", ".join(own.ignore)} if own.ignore else {}
+    source = {"table": ", ".join(files), "sha256": sha256(sheet.path), "read": roles}
+    return Listing(rows, source, notes, literal=sheet.literal, separated=separated)
 
 
 def check_columns(sheet: Sheet, own: Own) -> None:

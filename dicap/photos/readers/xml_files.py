@@ -15,11 +15,7 @@ from dicap.settings import Own
 
 
 def read_voc(root: Path, own: Own) -> Listing:
-    """An image has the labels of its objects; `difficult` ones count. Splits are those of ImageSets/Main (train, val, test).
-
-    Raises:
-        DataError: a file is not readable, or says what cannot be meant.
-    """
+    """An image has the labels of its objects; `difficult` ones count. Splits are those of ImageSets/Main. Raises DataError."""
     names = [name for name in list_others(root) if name.lower().endswith(".xml") and not is_ignored(name, own.ignore)]
     trees = {path: tree for path in map(root.joinpath, names) if (tree := parse(path)).tag == "annotation"}
     if not trees:
@@ -53,11 +49,7 @@ def read_voc(root: Path, own: Own) -> Listing:
 
 
 def read_cvat(root: Path, own: Own) -> Listing:
-    """An image has the labels of its boxes, shapes and tags, and perhaps their attributes. Splits are the subsets, if any.
-
-    Raises:
-        DataError: as `read_voc`; a subset is none of the splits, beside some that are.
-    """
+    """An image has the labels of its boxes, shapes, tags and perhaps attributes. Splits are the subsets. Raises DataError."""
     rows, subsets = [], set()
     for path in (root / name for name in own.files or ()):
         tree = parse(path)
@@ -90,8 +82,7 @@ def _named(names: Iterable[str], path: Path) -> frozenset[str]:
 def names_of(label: str, said: dict[str, str], attributes: str, path: Path, tag: bool = False) -> list[str]:
     """The names that a tag, box or shape with attributes says; a tag whose attributes are classes says these alone.
 
-    Raises:
-        Question: whether the attributes are classes.
+    Raises Question where it is not said whether attributes are classes.
     """
     if not said or attributes == "ignore":
         return [label]

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from scipy.cluster.hierarchy import DisjointSet
 
-from dicap.data.sources.base import FileImages, Item, RawSet
+from dicap.data.sources.base import FileImages, RawSet
 from dicap.files.checksum import sha256
 
 # Roboflow's name of a copy: the same photograph, turned or coloured otherwise, has the same name before it.
@@ -44,7 +44,16 @@ def with_groups(raw: RawSet) -> RawSet:
     items = [replace(item, group=group.get(linked[i])) for i, item in enumerate(raw.items)]
     same = [sorted(rows, key=lambda i: FIRST[items[i].split]) for rows in equal.values() if len(rows) > 1]
     dropped = {i for rows in same for i in rows if FIRST[items[i].split] > FIRST[items[rows[0]].split]}
-    return _without(replace(raw, items=items), dropped, _notes(items, same, len(dropped)))
+    notes = []
+    if same:
+        text = f"copies of the same bytes under other names: {sum(map(len, same)) - len(same)}"
+        left_out = f"; {len(dropped)} left out beside a labelled or a test image" if dropped else ""
+        first = " = ".join(items[i].id for i in same[0][:2])
+        notes.append(f"{text} (the first: {first}), kept on one side of every split{left_out}")
+    said = [{(items[i].labels, items[i].absent): items[i].id for i in rows if items[i].labels is not None} for rows in same]
+    if differ := [" and ".join([*ids.values()][:2]) for ids in said if len(ids) > 1]:
+        notes.append(f"copies whose labels contradict each other: {len(differ)} (the first: {differ[0]})")
+    return _without(replace(raw, items=items), dropped, notes)
 
 
 def without_leaks(raw: RawSet) -> RawSet:
@@ -72,15 +81,3 @@ def checksums(files: Sequence[Path]) -> list[str | None]:
     sizes = [os.path.getsize(file) if os.path.isfile(file) else 0 for file in files]
     often = Counter(sizes)
     return [sha256(file) if size and often[size] > 1 else None for file, size in zip(files, sizes, strict=True)]
-
-
-def _notes(items: Sequence[Item], same: list[list[int]], dropped: int) -> list[str]:
-    """What a user should know of files of equal bytes."""
-    if not same:
-        return []
-    first = " = ".join(items[i].id for i in same[0][:2])
-    text = f"copies of the same bytes under other names: {sum(map(len, same)) - len(same)} (the first: {first})"
-    text += ", kept on one side of every split" + (f"; {dropped} left out beside a labelled or a test image" if dropped else "")
-    said = [{(items[i].labels, items[i].absent): items[i].id for i in rows if items[i].labels is not None} for rows in same]
-    differ = [" and ".join([*ids.values()][:2]) for ids in said if len(ids) > 1]
-    return [text, *([f"copies whose labels contradict each other: {len(differ)} (the first: {differ[0]})"] if differ else [])]

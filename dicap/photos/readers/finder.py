@@ -55,9 +55,8 @@ class Finder:
 
     def notes(self) -> list[str]:
         """A line if images were found elsewhere than where they were said to be."""
-        first = next(iter(self.elsewhere.items()), None)
-        count = len(self.elsewhere)
-        return [f"images found under another name: {count} ({first[0]} is {readable(first[1])})"] if first else []
+        several = [f"{name} is {readable(image)}" for name, image in self.elsewhere.items()]
+        return [f"images found under another name: {len(several)} ({several[0]})"] if several else []
 
     def _in_place(self, name: str, folders: Iterable[Path]) -> Path | None:
         try:

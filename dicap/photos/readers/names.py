@@ -46,13 +46,12 @@ def with_words(listing: Listing, own: Own, looking: bool = False) -> Listing:
     """
     if own.classes and own.format == "table":  # columns that were chosen
         return listing
+    told = [row for row in listing.rows if row.split != "unlabeled"]
+    present = {name for row in told for name in row.labels or ()}
     places: dict[str, str] = {}
-    present: set[str] = set()
-    for row in listing.rows:
-        if row.split != "unlabeled":
-            present |= row.labels or frozenset()
-            for name in sorted((row.labels or frozenset()) | (row.absent or frozenset())):
-                places.setdefault(name, row.where)
+    for row in told:
+        for name in sorted((row.labels or frozenset()) | (row.absent or frozenset())):
+            places.setdefault(name, row.where)
     certain, names = {*(own.names or ())}, {*places}
     nothing = {name for name in names - certain if says_nothing(name, names)}
     if listing.literal:
@@ -114,12 +113,9 @@ def with_empty(listing: Listing, empty: str) -> Listing:
         replace(row, labels=None, split=row.split or "unlabeled", empty=False) if id(row) in gone else row for row in listing.rows
     ]
     kept = sum(row.empty for row in rows if row.labels is not None)
-    notes = [*listing.notes]
-    for count, meaning, other in ((len(gone), "be not labelled", "none"), (kept, "show none of the classes", "unlabeled")):
-        if count:
-            text = f"images of which nothing is said, taken to {meaning}: {count}"
-            notes.append(f"{text} (own.empty: {other} reads them otherwise)")
-    return replace(listing, rows=rows, notes=notes)
+    taken = (len(gone), "be not labelled", "none"), (kept, "show none of the classes", "unlabeled")
+    text = "images of which nothing is said, taken to {1}: {0} (own.empty: {2} reads them otherwise)"
+    return replace(listing, rows=rows, notes=[*listing.notes, *(text.format(*told) for told in taken if told[0])])
 
 
 def ask_of_names(

@@ -240,14 +240,13 @@ def with_added(raw: RawSet, path: Path, base: Path, new_classes: Iterable[str] =
         items.append(item)
     gone = sorted(added.keys() - files.keys())
     notes = [*raw.notes, f"{len(added) - len(gone) - len(exchanged)} images have labels from {path.name}"]
-    for what, names_ in (
-        ("labels of images that are not in the data set any more", gone),
-        ("labels of images by whose names there are other photographs now, left out", exchanged),
-        ("images whose own labels were changed after the import, and count", newer),
-        ("images of which the data set itself says otherwise, and does not count", differ),
-    ):
-        if names_:
-            notes.append(f"{path.name}: {what}: {len(names_)} (the first: {names_[0]})")
+    texts = {
+        "labels of images that are not in the data set any more": gone,
+        "labels of images by whose names there are other photographs now, left out": exchanged,
+        "images whose own labels were changed after the import, and count": newer,
+        "images of which the data set itself says otherwise, and does not count": differ,
+    }
+    notes += [f"{path.name}: {text}: {len(ids)} (the first: {ids[0]})" for text, ids in texts.items() if ids]
     if fresh:
         notes.append(f"classes that came with {path.name}: {', '.join(sorted(fresh))}; unknown in {unknown} labelled images")
     return replace(raw, classes=names, items=items, notes=notes)

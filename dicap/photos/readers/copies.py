@@ -48,8 +48,8 @@ def with_groups(raw: RawSet) -> RawSet:
     if same:
         text = f"copies of the same bytes under other names: {sum(map(len, same)) - len(same)}"
         left_out = f"; {len(dropped)} left out beside a labelled or a test image" if dropped else ""
-        first = " = ".join(items[i].id for i in same[0][:2])
-        notes.append(f"{text} (the first: {first}), kept on one side of every split{left_out}")
+        pair = " = ".join(items[i].id for i in same[0][:2])
+        notes.append(f"{text} (the first: {pair}), kept on one side of every split{left_out}")
     said = [{(items[i].labels, items[i].absent): items[i].id for i in rows if items[i].labels is not None} for rows in same]
     if differ := [" and ".join([*ids.values()][:2]) for ids in said if len(ids) > 1]:
         notes.append(f"copies whose labels contradict each other: {len(differ)} (the first: {differ[0]})")

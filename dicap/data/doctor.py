@@ -21,7 +21,7 @@ class Findings:
         meta: the content of meta.json.
         damage: lines on what is broken; training on the set would be wrong.
         warnings: lines on what a user should know.
-        duplicates: (id of a test image, id of a training image), the same pixels.
+        duplicates: (id of a test image, id of a training or unlabelled image), the same pixels.
     """
 
     meta: dict[str, Any]
@@ -45,18 +45,16 @@ def examine(folder: Path) -> Findings:
         elif sha256(path) != checksum:
             findings.damage.append(f"{path}: its bytes differ from those that convert wrote")
     try:
-        findings.duplicates = find_duplicates(Store.open(folder))
+        store = Store.open(folder)
+        test, marks = store.is_test, store.digests().tolist()
+        first = {marks[row]: row for row in np.flatnonzero(~test)[::-1]}
+        copies = [row for row in np.flatnonzero(test) if marks[row] in first]
+        findings.duplicates = [(str(store.ids[row]), str(store.ids[first[marks[row]]])) for row in copies]
     except DataError as error:
         findings.damage.append(str(error))
     if findings.duplicates:
-        test, train = findings.duplicates[0]
-        shown = f"{len(findings.duplicates)} test images are training images too, for instance {test} = {train}"
-        findings.warnings.append(shown + ": the score is too good by them")
+        count, pair = len(findings.duplicates), " = ".join(findings.duplicates[0])
+        findings.warnings.append(
+            f"{count} test images are training images too, for instance {pair}: the score is too good by them"
+        )
     return findings
-
-
-def find_duplicates(store: Store) -> list[tuple[str, str]]:
-    """(id, id of the other) for each test image that is stored with the same pixels as a training or unlabelled image."""
-    test, marks = store.is_test, store.digests().tolist()
-    first = {marks[row]: row for row in np.flatnonzero(~test)[::-1]}
-    return [(str(store.ids[row]), str(store.ids[first[marks[row]]])) for row in np.flatnonzero(test) if marks[row] in first]

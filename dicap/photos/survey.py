@@ -51,11 +51,6 @@ class Survey:
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    @property
-    def rejected(self) -> float:
-        """Share of the images that `convert` would reject."""
-        return (len(self.unreadable) + len(self.missing)) / max(1, sum(self.counts.values()))
-
 
 def survey(place: Path, options: Own) -> tuple[Survey, Own]:
     """Look at a folder (or the file of labels in it), opening every image; returns what is there and the options to run it.
@@ -71,7 +66,8 @@ def survey(place: Path, options: Own) -> tuple[Survey, Own]:
     options = drawing.model_copy(update={"test_share": share})
     kind, drawn = raw.source["format"], raw.source.get("test_drawn", 0)
     options = drawing if drawn else options
-    if options.unlabeled_root not in (None, str(root)) and (left_out := _unlisted(raw, root, options)):
+    below = raw if options.unlabeled_root in (None, str(root)) else with_unlabelled(raw, root, root, options.ignore)
+    if left_out := len(below.items) - len(raw.items):
         raw.notes.append(f"images below {root} that no annotation names, which are left out: {left_out}")
     unreadable, missing = [], []
     for i in progress(range(len(raw.items)), desc="look", total=len(raw.items), unit="image"):
@@ -100,11 +96,6 @@ def survey(place: Path, options: Own) -> tuple[Survey, Own]:
     result.ratio = _ratio(result)
     result.problems = list(_problems(result))
     return result, options.model_copy(update={"names": raw.classes})
-
-
-def _unlisted(raw: RawSet, root: Path, options: Own) -> int:
-    """How many image files below a folder are none of the raw set's, nor named as saying nothing, nor left out as copies."""
-    return len(with_unlabelled(raw, root, root, options.ignore).items) - len(raw.items)
 
 
 def _understood(raw: RawSet, kind: str, survey: Survey, drawn: int, share: float) -> Iterator[tuple[str, str]]:

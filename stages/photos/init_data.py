@@ -60,14 +60,8 @@ def command(folder: Path, unlabeled: Path | None, test_share: float | None, dry_
 
     added, forgotten = _added(params, folder)
     chosen = {key: _listed(value) if key in LISTS else value for key, value in reading.items() if value}
-    options = Own.model_validate(
-        {
-            "unlabeled_root": None if unlabeled is None else str(unlabeled.resolve()),
-            "test_share": test_share or 0.0,
-            "added": added,
-        }
-        | chosen
-    )
+    aside = None if unlabeled is None else str(unlabeled.resolve())
+    options = Own.model_validate({"unlabeled_root": aside, "test_share": test_share or 0.0, "added": added} | chosen)
     overview, options = survey(folder.resolve(), options)
     ratio, why = overview.ratio
     settings = {
@@ -111,7 +105,7 @@ def command(folder: Path, unlabeled: Path | None, test_share: float | None, dry_
         "settings": "not written" if dry_run else str(params),
     }
     place = [] if params.parent == Path() else [f"cd {shlex.quote(str(params.parent))}"]
-    finish("init-data", facts, [*place, *_next(overview, dry_run, _allowed(params))])
+    finish("init-data", facts, [*place, *_next(overview, dry_run, params)])
 
 
 def _listed(values: Iterable[str]) -> list[str]:
@@ -140,17 +134,13 @@ def _images_of(root: Path) -> set[Path]:
     return {base_of(root), root.parent if root.is_file() else root}
 
 
-def _allowed(params: Path) -> float:
-    """The share of images that `convert` may reject, by the settings as they are; the published one where they have a mistake."""
-    try:
-        return load(params).convert.max_rejected
-    except SettingsError:
-        return MAX_REJECTED
-
-
-def _next(overview: "Survey", dry_run: bool, allowed: float) -> list[str]:
+def _next(overview: "Survey", dry_run: bool, params: Path) -> list[str]:
     """What to type next: the run only where it can succeed."""
-    if overview.rejected > allowed:
+    try:
+        allowed = load(params).convert.max_rejected
+    except SettingsError:  # of another mistake; `check` names it
+        allowed = MAX_REJECTED
+    if len(overview.unreadable) + len(overview.missing) > allowed * sum(overview.counts.values()):
         return ["repair or remove the files that are named above, or see why they cannot be read, then look again"]
     if len(overview.everywhere) == len(overview.classes):
         return [f"add photographs without {overview.classes[0][0]}, labelled `-`, then look again"]

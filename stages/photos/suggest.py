@@ -39,7 +39,10 @@ def command(
 
     check_own(out / LIST, out / PAGE)
     if folder is not None:
-        _first(folder, count, by, _names(classes or ""), out, device, params)
+        names = list(dict.fromkeys(name for part in (classes or "").split(";") if (name := normalize("NFC", part.strip()))))
+        if reserved := {"-", "*"}.intersection(names):  # they say something else in a list of labels
+            raise SettingsError(f"--classes: {min(reserved)!r} cannot be the name of a class; expected names, as 'dog;cat'")
+        _first(folder, count, by, names, out, device, params)
         return
     from dicap.data.labels import labelled_mask
     from dicap.data.store import Store
@@ -70,14 +73,6 @@ def command(
     measured = saved.evidence.measured is not None
     write_labelling_page(questions, pictures, saved.classes, out / PAGE, review=False, measured=measured)
     _finish(out, count, len(chosen), len(rows), [f"dicap-stage import-labels {out / LIST}", "dvc repro"])
-
-
-def _names(text: str) -> list[str]:
-    """Names of classes as data sets have them, each once; `-` and `*` say something else in a list of labels."""
-    names = list(dict.fromkeys(name for part in text.split(";") if (name := normalize("NFC", part.strip()))))
-    if reserved := {"-", "*"}.intersection(names):
-        raise SettingsError(f"--classes: {min(reserved)!r} cannot be the name of a class; expected names, as 'dog;cat'")
-    return names
 
 
 def _first(folder: Path, count: int, by: str, classes: list[str], out: Path, device: str, params: Path) -> None:

@@ -5,32 +5,29 @@ from pathlib import Path
 from typing import Any
 
 from dicap.errors import DataError
+from dicap.files.artifacts import COST, HISTORY, cost_file, write_history
 from dicap.files.atomic import replacing_folder
-from dicap.settings import Settings
 from dicap.settings.methods import METHODS
 from stages.support.common import ARTIFACTS, FOLLOWING, load
 from stages.support.terminal import finish
 
 
 def run_from(before: str, stage: str, params: Path, runtime: dict[str, Any]) -> None:
-    """Run a stage from the model that the stage `before` published, or pass that model on."""
+    """Run a stage from the models that the stage `before` published; where the method has no such stage, publish them again.
+
+    Then its history is empty, and it cost nothing. Raises DataError.
+    """
     settings, source, out = load(params), ARTIFACTS / before, ARTIFACTS / stage
-    if not settings.trains(stage):
-        return publish_previous_model(stage, settings, source, out)
-    from stages.support.training import open_experiment, run, start_from
-
-    experiment = open_experiment(settings, runtime, stage)
-    run(stage, experiment, start_from(experiment, source / "model.safetensors"), source=source, out=out)
-
-
-def publish_previous_model(stage: str, settings: Settings, source: Path, out: Path) -> None:
-    """Publish the models in `source` as the models of `stage`, with an empty history and no costs. Raises DataError."""
-    from dicap.files.artifacts import COST, HISTORY, cost_file, write_history
-
     model = source / "model.safetensors"
+    if settings.trains(stage):
+        from stages.support.training import open_experiment, run, start_from
+
+        experiment = open_experiment(settings, runtime, stage)
+        run(stage, experiment, start_from(experiment, model), source=source, out=out)
+        return
     if not model.is_file():
         raise DataError(f"{model}: no such file; `dvc repro` makes it")
-    write_history([], cost_file(out.parent, stage), COST)
+    write_history([], cost_file(ARTIFACTS, stage), COST)
     with replacing_folder(out) as temporary:
         for path in sorted(source.glob("model*.safetensors")):
             shutil.copy2(path, temporary / path.name)

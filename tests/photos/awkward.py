@@ -203,9 +203,6 @@ HEIC = b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(40)
 # Four rows without a test split are enough: one is drawn where none is said.
 ONE_HOT = "filename,cat,dog,owl\na.png,1,True,0\nb.png,0,1,0\nc.png,1,0,FALSE\nd.png,0,0,0\ne.png,0,0,1\nf.png,,,\n"
 LONG = "image,label\na.png,cat\na.png,dog\nb.png,dog\nb.png,owl\nc.png,cat\n"
-COMMA = PLAIN.replace("cat;dog", '"cat, dog"')
-WORDS = "image,labels\na.png,hot dog\nb.png,teddy bear\nc.png,traffic light\ne.png,dog\n"
-MORE = "image,label,{},note\na.png,cat,{},1\nb.png,dog,,2\nc.png,cat,,3\n"
 PETS = tree("pets/dog/b.png", "pets/cat/c.png", "wild/owl/e.png")
 LABELLED = {name: labels for name, labels in TRUTH.items() if labels is not None}
 LABELLED_SPLITS = {name: SPLITS[name] for name in LABELLED}
@@ -221,21 +218,7 @@ TABLES = [
     Awkward(
         "no labels at all", table(SPLIT.replace("cat", "").replace("dog", "").replace("owl", "")), refused="none of 6 images"
     ),
-    Awkward(
-        "other words for heads and splits",
-        table(
-            SPLIT.replace("image,split,labels", "File Name ,Subset, TAGS").replace("train", "Training").replace("test", "VALID")
-        ),
-        TRUTH,
-        splits=SPLITS,
-    ),
     Awkward("a row for each label", table(LONG), refused="init-data --rows label"),
-    Awkward("a comma between labels in quotes", table(COMMA), refused="is 'cat, dog' one class or several?"),
-    Awkward(
-        "names of two words",
-        table(WORDS),
-        dict.fromkeys(TRUTH) | {"a.png": {"hot dog"}, "b.png": {"teddy bear"}, "c.png": {"traffic light"}, "e.png": {"dog"}},
-    ),
     Awkward(
         "empty cells in most rows of split train",
         table(SPLIT.replace("a.png,train,cat;dog", "a.png,train,").replace("c.png,test,cat", "c.png,test,").replace(",-", ",")),
@@ -295,12 +278,6 @@ FOLDERS = [
         Awkward(f"a folder {name!r}", tree(f"{name}/b.png", "cat/c.png"), refused="rename it")
         for name in ("salt;pepper", "a\nb", "caf\udce9")
     ],
-    Awkward(
-        "a folder beside those of labels that own.unlabeled_root names",
-        lambda root: [tree("dog/b.png", "cat/c.png", "owl/e.png", "new/2024/f.png")(root)],
-        SINGLE | {"f.png": None},
-        options={"unlabeled_root": "new"},
-    ),
     Awkward(
         "a photograph in train and in test",
         lambda root: [tree("train/dog/b.png", "train/cat/c.png", "test/owl/e.png")(root), tree("test/dog/b.png")(root)],

@@ -43,6 +43,7 @@ TABLES = {  # the table, the number of questions, and what is meant
     "one-hot": ([["filename", "cat", "dog"], *ONE_HOT], 0, MEANT),
     "a flag beside classes": ([["image", "cat", "dog", "is_front"], *([*row, i % 2] for i, row in enumerate(ONE_HOT))], 1, MEANT),
     "folds beside classes": ([["image", "cat", "dog", "fold"], *([*row, i % 5] for i, row in enumerate(ONE_HOT))], 1, MEANT),
+    "a split of 0 and 1": ([["image", *CATDOG, "set"], *([*row, i % 2] for i, row in enumerate(ONE_HOT))], 1, MEANT),
     "a number of the row": ([["", "image", "cat", "dog"], *([i, *row] for i, row in enumerate(ONE_HOT))], 0, MEANT),
     "sizes and ids": (
         [["image", "width", "height", "image_id", *CATDOG], *([n, 10, 8, f"i{n}x", *row] for n, *row in ONE_HOT)],
@@ -66,6 +67,8 @@ TABLES = {  # the table, the number of questions, and what is meant
     "splits of numbers": ([["image", "labels", "partition"], *([*row, i % 3] for i, row in enumerate(LISTED))], 1, MEANT),
     "a class of 0 and 1 called label": ([["image", "label"], *([n, v] for n, v, _ in ONE_HOT)], 1,
                                         {n: {"label"} if v else set() for n, v, _ in ONE_HOT}),
+    "an empty column of absent classes": ([["image", "labels", "absent"], *([*row, ""] for row in LISTED)], 1, MEANT),
+    "labels under a head of other programs": ([["image", "area"], *LISTED], 1, MEANT),
     "two names of the image": (
         [["image", "file_name", "labels"], *([int(n[:2]), n, ";".join(p) or "-"] for n, p in MEANT.items())],
         1,

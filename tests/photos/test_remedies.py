@@ -45,6 +45,17 @@ def test_pictures_made_of_photographs_are_asked_about_and_left_out(tmp_path, mad
     assert len(raw.items) == 2 * len(before), "where they are photographs"
 
 
+def test_masks_of_photographs_without_labels_are_asked_about_too_and_texts_before_a_flag_is_a_class(tmp_path):
+    pictures(tmp_path, [f"{folder}/{name}" for folder in ("a", "masks") for name in NAMES])
+    write(tmp_path, [["image", "labels"], *([f"a/{name}", labels] for name, labels in LISTED[:7])])
+    raw, turns = asked(tmp_path)
+    assert turns == 1 and {item.id for item in raw.items} == {f"a/{name}" for name in NAMES}
+    rows = ([f"a/{name}", CATDOG[i % 2], i // 2 % 2] for i, name in enumerate(NAMES))
+    write(tmp_path, [["image", "class_id", "occluded"], *rows])
+    with pytest.raises(Question, match=r"is column class_id .* that of the labels"):
+        looked_at(tmp_path, Own(test_share=0.3))
+
+
 @pytest.mark.parametrize("linked", [False, True])
 @pytest.mark.parametrize("tops", [[""], ["train/", "test/"]])
 def test_numbers_that_begin_anew_and_links_into_several_folders_are_no_question(tmp_path, tops, linked):
@@ -183,12 +194,11 @@ def test_of_several_groups_the_widest_is_named_that_leaves_two_sides(tmp_path):
 
 
 def test_a_column_that_was_blank_is_not_passed_over_once_it_is_filled(tmp_path):
-    listed(tmp_path, [["image", "labels", "absent"], *([*row, ""] for row in LISTED)])
-    root, reading, _ = look(tmp_path, Own(test_share=0.3))
-    assert not reading.ignore
-    listed(tmp_path, [["image", "labels", "absent"], *([*row, "*"] for row in LISTED)])
-    with pytest.raises(DataError, match="column absent has no role"):
-        read(root, reading.model_copy(update={"test_share": 0.3}))
+    listed(tmp_path, [["image", "labels", "split"], *([*row, ""] for row in LISTED)])
+    _, reading, _ = look(tmp_path, Own(test_share=0.3))
+    listed(tmp_path, [["image", "labels", "split"], *([*row, "train"] for row in LISTED)])
+    with pytest.raises(DataError, match="column split has no role"):
+        read(tmp_path, reading.model_copy(update={"test_share": 0.3}))
 
 
 @pytest.mark.parametrize("odd", ["?", "0.5", "2"])

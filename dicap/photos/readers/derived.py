@@ -59,8 +59,9 @@ def _repeated(root: Path, images: list[str], named: Collection[str]) -> dict[str
     for name in images:
         for part in {part for part in Path(name).parts[:-1] if split_in(Path(part, "_"), Path()) is None}:
             within.setdefault(part, []).append(name)
+    of_photographs = {part for name in named for part in Path(name).parts[:-1]}
     by_stem: dict[str, list[str]] = {}
-    for name in named or images:
+    for name in {*named, *images}:
         by_stem.setdefault(Path(name).stem, []).append(name)
     folders: dict[str, list[str]] = {}
     derived: set[str] = set()
@@ -69,7 +70,7 @@ def _repeated(root: Path, images: list[str], named: Collection[str]) -> dict[str
         others = {other for _, other in pairs}
         one_each = FEW <= len(names) == len(pairs) == len({name for name, _ in pairs})
         apart = bool(named) or len({Path(other).parent for other in others}) > 1
-        if one_each and apart and derived.isdisjoint({*names} | others):
+        if one_each and apart and part not in of_photographs and derived.isdisjoint({*names} | others):
             # A link to another one, or its copy, is a photograph with several labels.
             marks = [checksums([root / one, root / other]) for one, other in pairs]
             if any(one is not None and one == other for one, other in marks):

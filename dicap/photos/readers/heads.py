@@ -30,7 +30,7 @@ OF_ROWS = re.compile(
     r"(is|has|was|in|use|to)_.+|(k_?)?fold_?\d*|cv|flag(ged)?|label(s|led)?|annotated|(re)?checked|reviewed|verified|validated|done"
     r"|(in)?valid|train(ing)?|test(ing)?|val|validation|hold_?out|public|private|augmented|duplicate[ds]?|copy|used?|keep|skip(ped)?"
     r"|exclude[ds]?|include[ds]?|missing|error|rating|grade|adult|seen|quality|difficult|truncated|active|confidence|score|weight"
-    r"|class|classes|tags?"
+    r"|class|classes|tags?|(sub|data_?)?set|partition|phase|(data_?)?split|mode|usage"
 )
 # Folders that hold photographs of anything, or those of a time.
 ANYTHING = re.compile(

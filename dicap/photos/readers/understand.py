@@ -236,7 +236,7 @@ class Columns:
             self._labels()
         for key in ("absent", "group"):
             if roles[key] is None and (key == "group" or roles["labels"]):
-                self._choose(key, self._called((key,))[:1])
+                self._choose(key, [head for head in self._sheet.header if plain(head) == key and head not in self._unused][:1])
         self._unused += [head for head in self._free if head not in self._binary and heads.USUAL.fullmatch(plain(head))]
         self._ask_of_others()
         rows = {"rows": "label"} if roles["value"] is not None else {}
@@ -293,8 +293,9 @@ class Columns:
         """The column of labels, or those of classes."""
         binary = [head for head in self._free if head in self._binary]
         texts = [head for head in self._free if head not in self._binary]
-        speak = [head for head in texts if not heads.USUAL.fullmatch(plain(head)) and not heads.GROUP.fullmatch(plain(head))]
-        words = [head for head in speak if _looks_like_labels(self._texts[head])]
+        speak = [head for head in texts if not heads.GROUP.fullmatch(plain(head))]
+        words = [head for head in speak if _looks_like_labels(self._texts[head])]  # perhaps under a head of other programs
+        speak = [head for head in speak if head in words or not heads.USUAL.fullmatch(plain(head))]
         words.sort(key=lambda head: (heads.REMARK.fullmatch(plain(head)) is not None, ";" not in "".join(self._texts[head])))
         of_rows = [head for head in binary if any(known.fullmatch(plain(head)) for known in (heads.OF_ROWS, heads.USUAL))]
         of_rows += [head for head in binary if plain(head) in heads.OPEN or NOTHING.fullmatch(head) or doubt_of(head, binary)]

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from dicap.errors import DataError
-from dicap.files.artifacts import COST, HISTORY, cost_file, write_history
 from dicap.files.atomic import replacing_folder
 from dicap.settings.methods import METHODS
 from stages.support.common import ARTIFACTS, FOLLOWING, load
@@ -25,6 +24,8 @@ def run_from(before: str, stage: str, params: Path, runtime: dict[str, Any]) -> 
         experiment = open_experiment(settings, runtime, stage)
         run(stage, experiment, start_from(experiment, model), source=source, out=out)
         return
+    from dicap.files.artifacts import COST, HISTORY, cost_file, write_history
+
     if not model.is_file():
         raise DataError(f"{model}: no such file; `dvc repro` makes it")
     write_history([], cost_file(ARTIFACTS, stage), COST)

@@ -39,7 +39,8 @@ class Evidence:
     @staticmethod
     def none(prior: NDArray, note: str) -> "Evidence":
         """No scores, and thresholds of 0.5."""
-        return Evidence.of_scores(prior, note, *np.empty((2, 0, len(prior))))
+        nothing = np.empty((0, len(prior)))
+        return Evidence.of_scores(prior, note, nothing, nothing)
 
     def fits(self, classes: int) -> bool:
         """Whether all arrays are of so many classes, and those of images of one number of them."""

@@ -92,11 +92,7 @@ def filled_in(
     from dicap.photos.readers.listing import check_names
     from dicap.photos.readers.names import says_nothing
     from dicap.photos.readers.read import read_added
-    from dicap.photos.readers.sheet import read_sheet
 
-    heads = read_sheet(filled).header if filled.is_file() else []
-    if "unsure" in map(str.casefold, heads):  # as `predict --per-image` writes it, and nothing else
-        raise DataError(f"{filled}: answers of a model, which are no labels; correct them, then take out the column unsure")
     given = read_added(filled, classes, images, separator or own.separator)
     if not given:
         raise DataError(f"{filled}: no row has labels; fill in the column labels (`-` for none of the classes)")

@@ -72,7 +72,7 @@ def _repeated(root: Path, images: list[str], named: Collection[str]) -> dict[str
         apart = bool(named) or len({Path(other).parent for other in others}) > 1
         if one_each and apart and part not in of_photographs and derived.isdisjoint({*names} | others):
             # A link to another one, or its copy, is a photograph with several labels.
-            marks = [checksums([root / one, root / other]) for one, other in pairs]
+            marks = (checksums([root / one, root / other]) for one, other in pairs)
             if any(one is not None and one == other for one, other in marks):
                 continue
             folders[part if all(name.startswith(f"{part}/") for name in names) else f"*/{part}/*"] = names

@@ -35,7 +35,7 @@ READERS = {
     "cvat": xml_files.read_cvat,
     "folders": folders.read,
 }
-IMPORTED = ("image", "labels", "absent", "was", "photo", "model_says", "surprise", "look_at", "unsure")  # some for the eye alone
+IMPORTED = ("image", "labels", "absent", "was", "photo", "model_says", "surprise", "look_at")  # some for the eye alone
 LISTS = Path("labels")  # of a project: where `import-labels` writes
 
 
@@ -326,6 +326,8 @@ def read_added(
         raise DataError(f"{path}: no such file; `dicap-stage import-labels` writes it")
     sheet = read_sheet(path)
     sheet.cells.columns = [plain(head) for head in sheet.header]  # a spreadsheet may have given capitals
+    if "unsure" in sheet.header:  # as `predict --per-image` writes it, and nothing else
+        raise DataError(f"{path}: answers of a model, which are no labels; correct them, then take out the column unsure")
     if lost := [name for name in ("image", "labels") if name not in sheet.header]:
         raise DataError(f"{path}: column {lost[0]} is missing (found {', '.join(sheet.header)}); expected image, labels")
     if strange := [name for name in sheet.header if name not in IMPORTED]:

@@ -20,6 +20,10 @@ MADE = {  # a name for the picture that is made of a photograph, by its folder a
     "a word before the name": lambda folder, name: f"{folder}thumb_{name}.png",
     "a folder": lambda folder, name: f"masks/{name}.png",
     "another ending in a folder": lambda folder, name: f"thumbs/{name}.jpg",
+    "a number and words": lambda folder, name: f"{folder}{name}_0_mask_left.png",
+    "one only": lambda folder, name: f"{folder}{name}_mask.png" if "1" in name else "",
+    "a folder within": lambda folder, name: f"{folder}masks/{name}_m.png",
+    "a folder beside": lambda folder, name: f"{folder[:-1] or 'all'}_masks/{name}.png",
 }
 
 
@@ -33,16 +37,17 @@ def test_pictures_made_of_photographs_are_asked_about_and_left_out(tmp_path, mad
         write(tmp_path, [["image", "labels"], *([place + name, labels] for name, labels in LISTED)])
     seen, reading = survey(tmp_path, Own(test_share=0.3))
     before = labels_of(read(seen.root, reading))
-    for name in names:
-        folder, slash, last = name.rpartition("/")
-        picture(tmp_path / MADE[made](folder + slash, last.removesuffix(".png")), len(name))
+    parts = [name.rpartition("/") for name in names]
+    masks = [mask for folder, slash, last in parts if (mask := MADE[made](folder + slash, last.removesuffix(".png")))]
+    for mask in masks:
+        picture(tmp_path / mask, len(mask))
     raw, turns = asked(tmp_path)
     assert turns == 1 and labels_of(raw) == before
-    with pytest.raises(DataError, match=r"masks, thumbnails or copies|no such class"):  # `convert` asks too
+    with pytest.raises(DataError, match=r"masks, thumbnails or copies|no such class|which folder is the label"):  # `convert` asks too
         read(tmp_path, reading)
     meant = {"format": "folders"} if form == "folders" and "folder" in made else {}  # as whose name is hardly that of a label
-    raw = looked_at(tmp_path, Own(test_share=0.3, derived="photographs", **meant))
-    assert len(raw.items) == 2 * len(before), "where they are photographs"
+    raw = looked_at(tmp_path, Own(test_share=0.3, derived="photographs", label_folder="first", **meant))
+    assert len(raw.items) == len(before) + len(masks), "where they are photographs"
 
 
 def test_masks_of_photographs_without_labels_are_asked_about_too_and_texts_before_a_flag_is_a_class(tmp_path):

@@ -27,7 +27,11 @@ SCORED = re.compile(  # of a model, or a count: `cat:0.9`, `cat (2)`, `2x cat`
     r"([:=@/(\[|\s_-]\s*(0?[.,]\d+|1[.,]0+|\d+([.,]\d+)?\s*%)|[:=@(\[]\s*\d+)\s*[)\]]?$|^\d+\s*[x×*]\s"
 )
 WRAPPED = re.compile(r"^['\"\[{]|['\"\]}]$")  # what is left of a list in another way of writing
-DOUBTED = re.compile(r"(?:[!~¬?-]|(?:no|not|non|without|kein|keine)[ _-])\s*(.+)|(.+?)\s*\?+", re.IGNORECASE)
+DOUBTED = re.compile(  # `no cat`, `cat?`, `maybe cat`, `cat (maybe)`
+    r"(?:[!~¬?-]|(?:no|not|non|without|kein|keine|maybe|perhaps|probably|possibl[ey])[ _-])\s*(.+)"
+    r"|(.+?)\s*(?:\?+|[ _-]?\(?(?:maybe|unsure|uncertain|doubtful)\)?)",
+    re.IGNORECASE,
+)
 WITHIN = " _-.'’()"  # marks that belong to a name more often than they separate
 BETWEEN = ",，、|"  # marks that separate more often than they belong to a name
 WORDS = r" (?:and|or|und|et|y|[-_.]+) |_+|-+|[ .'’()]"  # what may separate names that stand alone too

@@ -155,10 +155,13 @@ def read(root: Path, own: Own, looking: bool = False) -> RawSet:
     if own.format == "folders":
         ask_of_derived(root, own, [item.id for item in raw.items])
     if own.unlabeled_root:
-        raw = with_unlabelled(raw, Path(own.unlabeled_root), root, own.ignore)
-        if own.format != "folders" and Path(own.unlabeled_root).resolve() == root.resolve():
-            named = {item.id for item in raw.items if item.labels is not None}
-            ask_of_derived(root, own, [item.id for item in raw.items if item.id not in named], named)
+        folder, listed = Path(own.unlabeled_root), {item.id for item in raw.items}
+        raw = with_unlabelled(raw, folder, root, own.ignore)
+        if own.format != "folders" and folder.resolve() == root.resolve():
+            listed = {item.id for item in raw.items if item.labels is not None}
+            ask_of_derived(root, own, [item.id for item in raw.items if item.id not in listed], listed)
+        else:
+            ask_of_derived(folder, own, [item.path for item in raw.items if item.id not in listed])
     raw = with_groups(raw)
     if own.test_share and not any(item.split == "test" for item in raw.items):
         raw = with_test(raw, own.test_share)
@@ -405,6 +408,11 @@ def with_test(raw: RawSet, share: float) -> RawSet:
         labels[place, [c for row in rows for c in raw.items[row].labels or ()]] = True
     if len(names) == 1:
         rows = groups[names[0]]
+        if len(rows) == 1:
+            raise DataError(
+                f"{raw.dataset}: only {names[0]} is labelled, and a test split needs another one; where folders are the labels, "
+                "pass --format folders"
+            )
         marks = {*checksums([raw.images.paths[i] for i in rows])} if isinstance(raw.images, FileImages) else set()
         what = "copies of one photograph" if len(marks - {None}) == len(marks) == 1 else "of one group"
         raise DataError(f"{raw.dataset}: all {len(rows)} labelled images are {what}; a test split needs another")

@@ -57,10 +57,12 @@ class Sheet:
         """A column as stripped texts."""
         return [text.strip() for text in self.raw(head)]
 
-    def separated(self, heads: Iterable[str], separator: str = "auto") -> str:
-        """The cells of some columns in which `;` separates names, or what is said to, joined."""
+    def separated(self, heads: Iterable[str], separator: str = "auto") -> str | None:
+        """The cells of some columns in which `;` separates names, or what is said to, joined; None where all cells are lists."""
         mark = ";" if separator == "auto" else separator
-        return "".join(text for head in heads for text in self.texts(head) if ";" in text or mark in text)
+        cells = [cell.strip() for head in heads for cell in self.cells[head] if isinstance(cell, str)]
+        texts = [cell for cell in cells if cell not in ("", NONE) and _literal(cell) is None]
+        return "".join(text for text in texts if ";" in text or mark in text) if texts else None
 
     def error(self, row: int, text: str) -> DataError:
         """The error of one of the rows."""
@@ -160,7 +162,7 @@ def read_names(sheet: Sheet, head: str, separator: str, what: str = "labels") ->
     """The names in each row of a column of labels.
 
     Args:
-        separator: what separates names, beside `;`; `auto`: nothing else, and a list as Python or JSON writes it is one.
+        separator: what separates names, beside `;`; `auto`: nothing else. But for `;` a list as Python or JSON writes it is one.
         what: name of the column, for messages.
 
     Raises:
@@ -172,9 +174,9 @@ def read_names(sheet: Sheet, head: str, separator: str, what: str = "labels") ->
         text = cell.strip() if isinstance(cell, str) else None
         parts: Any = [cell] if isinstance(cell, int) and not isinstance(cell, bool) else cell
         if text is not None:
-            listed = separator == "auto" and text[:1] in ("[", "(", "{")
-            parts = _literal(text) if listed else None
-            if parts is None and not (listed and ";" not in text and text[0] in "[{" and text[-1] in "]}"):
+            parts = None if separator == ";" else _literal(text)
+            like_a_list = separator == "auto" and ";" not in text and text[:1] in ("[", "{") and text[-1] in "]}"
+            if parts is None and not like_a_list:
                 parts = re.split(between, text)
         if cell is None or text == "":
             names_of.append(None)
@@ -199,8 +201,10 @@ def _literal(text: str) -> Any:
 
     An array as NumPy prints it, without commas, is none: Python would join its names.
     """
+    if text[:1] not in ("[", "(", "{") or re.search(r"""(['"])\s+\1""", text):
+        return None
     try:
-        value = None if re.search(r"""(['"])\s+\1""", text) else ast.literal_eval(text)
+        value = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return None
     return value if isinstance(value, list | tuple | set | dict) else None

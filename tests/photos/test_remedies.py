@@ -43,7 +43,9 @@ def test_pictures_made_of_photographs_are_asked_about_and_left_out(tmp_path, mad
         picture(tmp_path / mask, len(mask))
     raw, turns = asked(tmp_path)
     assert turns == 1 and labels_of(raw) == before
-    with pytest.raises(DataError, match=r"masks, thumbnails or copies|no such class|which folder is the label"):  # `convert` asks too
+    with pytest.raises(
+        DataError, match=r"masks, thumbnails or copies|no such class|which folder is the label"
+    ):  # `convert` asks too
         read(tmp_path, reading)
     meant = {"format": "folders"} if form == "folders" and "folder" in made else {}  # as whose name is hardly that of a label
     raw = looked_at(tmp_path, Own(test_share=0.3, derived="photographs", label_folder="first", **meant))

@@ -2,9 +2,9 @@
 # `make faults`: kills, signals, full disks, damaged files and bad inputs, and whether anything is lost (minutes). Sweeps on Slurm with
 # them, where its programs are on the path or in the folder that SLURM_ROOT names (tests/lab/clusters.py). And what is too
 # slow for `make test` (the marker `slow`): the commands of the README and the tutorial, every benchmark at toy size, the paper's sweep on
-# a made-up archive, a sweep through the whole pipeline, an installed project, DVC's queue, run cache and linked photographs, half
-# precision of every method, heads on features of every method, scores by every way with a pretrained network, a trainer that is
-# stopped and killed under DVC, every setting of a second method. And each property (hypothesis) of 100 drawn examples, not of 25.
+# a made-up archive, a sweep through the whole pipeline, an installed project, DVC's queue and linked photographs, half
+# precision of every method, heads on features of every method, scores by every way with a pretrained network, a trainer and DVC
+# that are stopped and killed, every setting of a second method. And each property (hypothesis) of 100 drawn examples, not of 25.
 # `make mutation`: which changes of the mathematics no test notices, by mutmut (settings in pyproject.toml); `mutmut browse` shows them.
 # It replaced a script of our own that tried fewer changes (109, not 175, of dicap/losses.py) in about the same time per change.
 # `make coverage`: lines that no test runs.

@@ -4,6 +4,7 @@ import gc
 import os
 import shutil
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,9 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 import tiny
 from hypothesis import settings
 from project import Project
+
+from dicap.methods import pclp
+from dicap.network.adversary import Discriminator
 
 # Libraries leave a million objects that stay; looking among them for garbage again and again takes a tenth of the tests' time.
 gc.set_threshold(10_000, 50)
@@ -62,6 +66,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_sessionfinish() -> None:
     """At the end pytest and Python look for garbage among all objects of the libraries, several times: seconds a process."""
     gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def narrow_networks():
+    """Those of DRML and PCLP, with few units in each hidden layer."""
+    with pytest.MonkeyPatch.context() as patch:
+        for head, widths in tiny.NARROW.items():
+            for name, width in widths.items():
+                patch.setitem(head.__init__.__kwdefaults__, name, width)
+        patch.setattr(pclp, "Discriminator", partial(Discriminator, hidden=16))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -9,8 +9,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -39,6 +39,8 @@ from dicap.frozen.features.compute import fill
 from dicap.frozen.features.recipe import Recipe, pretrained_network
 from dicap.frozen.inputs import BankFeatures
 from dicap.machine.runtime import Runtime
+from dicap.network.latent import LatentHead
+from dicap.network.relation import RelationHead
 from dicap.network.stored import save_backbone
 from dicap.settings import Settings, read_yaml, resolve_values
 from dicap.settings.catalogue import OWN
@@ -86,6 +88,8 @@ CHANGES: dict[str, Any] = SMALL | {
     "drml.start": 1,
     "drml.per_round": 2,
 }
+# Hidden layers of DRML and PCLP: as wide as published they would be most of what is computed and saved.
+NARROW = {RelationHead: {"width": 16, "hidden": 12, "relation": 10}, LatentHead: {"width": 16}}
 FROZEN = {"warmup.trainable": "head", "train.trainable": "head", "features.views": 2}  # beside those, for a bank of features
 
 
@@ -378,6 +382,16 @@ def warm_environment(code: Path = ROOT, **more: str) -> dict[str, str]:
     """That of a shell whose `dicap-stage`, `dvc` and `python` begin with the libraries loaded."""
     own = environment(code, **more) | {warm.PLACE: _server()}
     return own | {"PATH": os.pathsep.join([str(ROOT / "tests/bin"), own["PATH"]])}
+
+
+@contextmanager
+def warm_commands() -> Iterator[None]:
+    """What is started meanwhile begins with the libraries loaded."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in warm_environment().items():
+            patch.setenv(name, value)
+        patch.setattr(sys, "executable", str(ROOT / "tests/bin/python"))
+        yield
 
 
 def environment(code: Path = ROOT, **more: str) -> dict[str, str]:

@@ -146,6 +146,8 @@ if __name__ == "__main__":
         exec(script, {"__name__": "__main__"})
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
     except BaseException:
         traceback.print_exc()
         code = 1

@@ -20,7 +20,7 @@ ARGUMENTS = [
 
 
 class Reader:
-    """Somebody who opens pages: a browser profile of their own."""
+    """Somebody who opens pages: storage of their own, in the browser that all share."""
 
     def __init__(self, context) -> None:
         self._context = context
@@ -69,28 +69,20 @@ class Reader:
 
 
 @pytest.fixture(scope="session")
-def program() -> str:
-    """Where the browser is; the tests are skipped where there is none."""
-    found = next((path for name in NAMES if (path := shutil.which(name))), None)
-    if found is None:
-        pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
-    return found
-
-
-@pytest.fixture(scope="session")
-def playwright() -> Iterator:
-    """The driver."""
+def browser() -> Iterator:
+    """The browser; the tests are skipped where there is none."""
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install '.[dev]'")
-    with api.sync_playwright() as running:
+    program = next((path for name in NAMES if (path := shutil.which(name))), None)
+    if program is None:
+        pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
+    with api.sync_playwright() as playwright, playwright.chromium.launch(executable_path=program, args=ARGUMENTS) as running:
         yield running
 
 
 @pytest.fixture
-def reader(playwright, program, tmp_path) -> Iterator[Reader]:
+def reader(browser) -> Iterator[Reader]:
     """Somebody who opens pages. Nothing may have been complained of at the end, nor asked of the network."""
-    size, profile = {"width": 1400, "height": 900}, tmp_path / "profile"
-    launch = playwright.chromium.launch_persistent_context
-    with launch(profile, executable_path=program, args=ARGUMENTS, viewport=size) as context:
+    with browser.new_context(viewport={"width": 1400, "height": 900}) as context:
         yield (somebody := Reader(context))
     assert not somebody.complaints and not somebody.sent
 

@@ -20,7 +20,7 @@ FILES = ["a b.png", "été.png", "x,y.png", '"q".png', "one/1.png", "two/1.png",
 KEYS = [" ", " ", "s", "s", "Home", "ArrowLeft", "ArrowRight", "u", "n", "Enter", "End", *"123456"]
 LOOKS = {"true": 1, "false": 0, "mixed": -1}
 OWN = {"format": "table", "image": "image", "split": "split", "labels": "labels", "absent": "absent", "words": "class"}
-NEW = ["new, one", "Nonesuch", "(x, y)", "red lorry", "A/N", "a|b"]
+NEW = ["new, one", "a|b"]
 
 
 def batch(rng, review):
@@ -85,7 +85,7 @@ def known(item, classes):
     "A labelling page writes the labels that it showed when you left a photograph; `import-labels` imports exactly these",
     section="Your files and labels",
 )
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_what_is_seen_is_what_is_written_and_imported(reader, tmp_path, seed):
     rng, review = np.random.default_rng(seed), seed % 2 == 1
     names, classes, state = batch(rng, review)

@@ -7,11 +7,19 @@ import subprocess
 import psutil
 import pytest
 import tiny
-from repository.test_pipeline import AGAIN, Clone, clone, finished, owner
+from repository.test_pipeline import Clone, clone, finished
 
 __all__ = ["clone", "finished"]  # fixtures
 
-pytestmark = [pytest.mark.pipeline, pytest.mark.slow]  # the short form is in tests/repository/test_pipeline.py
+pytestmark = [pytest.mark.pipeline, pytest.mark.slow]
+# DVC would otherwise take the finished stage out of its cache.
+AGAIN = ("dvc", "repro", "--no-run-cache", "--force", "--single-item", "train")
+
+
+def owner(clone: Clone) -> str:
+    """The process that holds the state of the main stage, or held it last."""
+    locks = list(clone.folder.glob(".dicap/state/train-*/lock"))
+    return locks[0].read_text() if locks else ""
 
 
 def begun(clone: Clone, **options) -> tuple[subprocess.Popen, psutil.Process]:
@@ -25,8 +33,11 @@ def begun(clone: Clone, **options) -> tuple[subprocess.Popen, psutil.Process]:
 
 
 @pytest.mark.promise("Ctrl-C, SIGTERM or SIGKILL to DVC loses nothing", section="Kills, full disks and damage")
+@pytest.mark.promise(
+    "A trainer that is stopped or killed under DVC ends in the same bytes", section="Kills, full disks and damage"
+)
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("way", ["Ctrl-C", "SIGTERM", "SIGKILL"])
+@pytest.mark.parametrize("way", ["Ctrl-C", "SIGTERM", "SIGKILL", "the trainer alone"])
 def test_a_signal_to_dvc_loses_nothing(clone, way):
     before = clone.model("train")
     process, trainer = begun(clone, start_new_session=True)
@@ -35,6 +46,11 @@ def test_a_signal_to_dvc_loses_nothing(clone, way):
         output, _ = process.communicate(timeout=300)
         assert "Stopped: train: state saved" in output and process.returncode != 0, output
         assert not tiny.alive(trainer)
+    elif way == "the trainer alone":
+        tiny.wait_until(lambda: [*clone.folder.glob(".dicap/state/train-*/state.pt")])
+        trainer.kill()
+        output, _ = process.communicate(timeout=300)
+        assert process.returncode != 0, output
     else:
         process.send_signal(signal.SIGTERM if way == "SIGTERM" else signal.SIGKILL)
         process.wait(timeout=60)

@@ -110,7 +110,8 @@ def test_the_score_asks_for_known_entries_only():
 def test_labels_of_one_outcome_are_answered_with_it():
     x, y, x_test, _ = world()
     y[:30, 0], y[:30, 1] = 1, 0
-    p = probabilities(x, y, x_test)
+    with pytest.warns(RuntimeWarning, match="column 0 has no 0"):
+        p = probabilities(x, y, x_test)
     assert np.isfinite(p).all() and p[:, 0].min() > 0.5 > p[:, 1].max()
     y[:30] = 0
     assert probabilities(x, y, x_test).max() < 0.5
@@ -141,6 +142,8 @@ def test_two_labelled_rows_are_enough_and_one_is_not():
     [
         (lambda x, y: (x, np.where(y == 1, 2, y)), "y holds 2; expected 1, 0, and -1 or NaN for unknown"),
         (lambda x, y: (x, np.where(np.arange(4) == 2, -1, y)), "column 2 has no known label"),
+        (lambda x, y: (x, np.where(y == 1, 1, -1)), "no entry is 0"),
+        (lambda x, y: (x[:2], [["cat"], ["cat", "dog"]]), "MultiLabelBinarizer"),
         (lambda x, y: (x, y[:, 0]), "1d array"),
         (lambda x, y: (x[:-1], y), "inconsistent numbers of samples"),
         (lambda x, y: (np.where(x == x[3, 3], np.nan, x), y), "Input X contains NaN"),

@@ -89,11 +89,15 @@ def rev(project: Path) -> str:
 
 
 def start(project: Path, name: str, seed: int, under: tuple[str, ...] = (), **variables: str):
-    job = cell.cell_job(name, rev(project), project, {"seed": seed})
+    """The cell as an engine starts it, or with the libraries loaded where no process is above it."""
+    command = cell.cell_job(name, rev(project), project, {"seed": seed}).command
+    if under:
+        command, own = (*under, *command), tiny.environment(**variables)
+    else:
+        command, own = (str(tiny.ROOT / "tests/bin/python"), *command[1:]), tiny.warm_environment(**variables)
     return subprocess.Popen(
-        [*under, *job.command], cwd=tiny.ROOT, env=tiny.environment(**variables), stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, start_new_session=True,
-    )  # fmt: skip
+        command, cwd=tiny.ROOT, env=own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    )
 
 
 def ended(process: subprocess.Popen) -> tuple[int, str]:

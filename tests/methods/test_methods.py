@@ -18,7 +18,8 @@ UNLABELLED = [name for name, facts in METHODS.items() if facts.unlabelled]
 
 
 def changes_of(method):
-    return {"method": method, "head": METHODS[method].head, "drml.features": "warmup"}
+    short = dict.fromkeys(("warmup.epochs", "train.epochs", "pclp.warmup_epochs"), 1)
+    return short | {"method": method, "head": METHODS[method].head, "drml.features": "warmup"}
 
 
 def test_the_statistics_of_bbam_are_the_network_s_and_its_average_s(tiny_experiment, tmp_path):

@@ -96,8 +96,9 @@ def test_a_threshold_just_below_1_still_says_yes_when_it_was_exported():
 
 
 def test_a_model_that_does_not_agree_is_not_written(model, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_reader", lambda path: lambda images: np.full((len(images), 3), 0.5, np.float32))
     need_onnx()
+    monkeypatch.setattr(module, "write_onnx", lambda scorer, images, path, *_: path.write_bytes(b"a model"))
+    monkeypatch.setattr(module, "_reader", lambda path: lambda images: np.full((len(images), 3), 0.5, np.float32))
     with pytest.raises(DataError, match="from the original's"):
         export(model, tmp_path / "model.onnx")
     assert not list(tmp_path.iterdir())

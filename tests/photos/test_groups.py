@@ -122,15 +122,3 @@ def test_the_estimator_measures_on_groups_that_it_did_not_see():
     for bad, words in ((of[:-1], "groups"), (np.zeros(400), "of one group"), (np.full(400, np.nan), "missing")):
         with pytest.raises(ValueError, match=words):
             DiCaPClassifier().fit(many, labels, groups=bad)
-
-
-def test_a_matrix_of_minus_one_and_one_is_refused():
-    rng = np.random.default_rng(0)
-    y = (rng.random((40, 3)) < 0.5).astype(int)
-    with pytest.raises(ValueError, match="no entry is 0"):
-        DiCaPClassifier().fit(rng.standard_normal((40, 5)), 2 * y - 1)
-    y[:, 1] = 2 * y[:, 1] - 1
-    with pytest.warns(RuntimeWarning, match="column 1 has no 0"):
-        DiCaPClassifier().fit(rng.standard_normal((40, 5)), y)
-    with pytest.raises(ValueError, match="MultiLabelBinarizer"):
-        DiCaPClassifier().fit(rng.standard_normal((2, 5)), [["cat"], ["cat", "dog"]])

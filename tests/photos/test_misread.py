@@ -1,7 +1,6 @@
 """What people have on their disks is read as they mean it, or refused in one line: never as something else."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -88,16 +87,6 @@ def test_lists_of_splits_say_the_split_or_are_refused(tmp_path, lists, refused):
     else:
         items = sorted(read(tmp_path, Own(test_share=0.5)).items, key=lambda item: item.id)
         assert [item.split for item in items] == ["train", "train", "test", "test"]
-
-
-def test_a_copy_among_the_unlabelled_takes_no_label_and_no_test_image_away(tmp_path):
-    for i, name in enumerate(["train/zebra/1.png", "train/cat/2.png", "val/zebra/a.png", "val/cat/b.png"]):
-        image(tmp_path / name, i)
-    (tmp_path / "unlabeled").mkdir()
-    (tmp_path / "unlabeled" / "a.png").write_bytes((tmp_path / "val" / "zebra" / "a.png").read_bytes())
-    raw = read(tmp_path, Own())
-    found = {Path(item.id).name: (item.split, item.labels) for item in raw.items}
-    assert found["a.png"] == ("test", (raw.classes.index("zebra"),)) and len(found) == len(raw.items) == 4
 
 
 @pytest.mark.parametrize("ending", ["png", "tif", "pgm"])

@@ -117,7 +117,7 @@ def test_the_stratified_split_keeps_rare_classes_on_both_sides():
     section="Your files and labels",
 )
 @given(seed=st.integers(0, 999), more=st.integers(0, 30))
-@settings(max_examples=25)
+@settings(max_examples=8)
 def test_a_list_that_is_sorted_or_grows_keeps_its_splits(tmp_path_factory, seed, more):
     """Of k images more at most k others change sides, in the drawn test split and at each border of the roles."""
     rng, root = np.random.default_rng(seed), tmp_path_factory.mktemp("list")

@@ -17,7 +17,7 @@ from dicap.errors import DataError
 from dicap.evaluation.evaluate import metrics as metrics_of
 from dicap.files.json_files import read_json, write_json
 from dicap.metrics.warnings import score_in_words
-from dicap.report import evidence
+from dicap.report import evidence, style
 from dicap.report.figures import learning
 from dicap.report.page import build_report, sections_of
 
@@ -36,6 +36,12 @@ def whole(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("whole")
     build(folder)
     return folder / "report" / "index.html"
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Figures are made, and not written as SVG, which takes most of a report's time."""
+    monkeypatch.setattr(style, "to_svg", lambda figure: "<svg/>")
 
 
 def build(folder: Path, settings: dict | None = None, **options) -> str:
@@ -131,7 +137,7 @@ def test_the_page_says_which_terms_act_and_what_positives_and_negatives_weigh(tm
     np.testing.assert_allclose(drawn, np.outer(np.array([2, 1, norm]) / (3 + norm), np.ones(6)))
 
 
-def test_a_method_without_pseudo_labels_says_why(tmp_path):
+def test_a_method_without_pseudo_labels_says_why(tmp_path, undrawn):
     html = build(tmp_path, {"method": "mld", "dataset": "table"}, pseudo=False)
     assert "MLD learns from the labelled images only: no pseudo-labels are made." in html
     assert {path.stem for path in (tmp_path / "report" / "figures").glob("*.svg")} == {
@@ -149,7 +155,7 @@ def test_without_hidden_labels_there_is_no_optimal_curve(tmp_path):
     assert "hidden labels" not in html
 
 
-def test_any_optional_piece_may_be_missing(tmp_path):
+def test_any_optional_piece_may_be_missing(tmp_path, undrawn):
     """One after the other, until only what evaluate has to write is left."""
     run = synthetic.write_run(tmp_path / "artifacts", epochs=2)
     for pieces in (("train",), ("warmup", "finetune", "evaluate/predictions.parquet")):
@@ -159,7 +165,7 @@ def test_any_optional_piece_may_be_missing(tmp_path):
         assert not Page(page.read_text(encoding="utf-8")).open, pieces
 
 
-def test_a_missing_or_damaged_file_is_one_line_and_the_old_report_stays(tmp_path):
+def test_a_missing_or_damaged_file_is_one_line_and_the_old_report_stays(tmp_path, undrawn):
     run = synthetic.write_run(tmp_path / "artifacts", epochs=1)
     page = build_report(run, synthetic.SETTINGS, {}, tmp_path / "report")
     before = page.read_bytes()
@@ -196,7 +202,7 @@ def test_the_plots_of_dvc_yaml_find_their_columns(whole):
     assert frame["r_pos"].between(0, 1).all()
 
 
-def test_a_score_that_few_test_images_raise_is_nowhere_shown_alone(tmp_path):
+def test_a_score_that_few_test_images_raise_is_nowhere_shown_alone(tmp_path, undrawn):
     """Sixty rare classes at random, forty test images: page, terminal and card give no one value."""
     rng = np.random.default_rng(0)
     found = metrics_of(rng.random((40, 60)), (rng.random((40, 60)) < 0.05).astype(int), testable=True)
@@ -216,7 +222,7 @@ def test_a_score_that_few_test_images_raise_is_nowhere_shown_alone(tmp_path):
         assert score_in_words(within).startswith(begins)
 
 
-def test_a_head_that_was_solved_has_no_curves_of_one_epoch(tmp_path):
+def test_a_head_that_was_solved_has_no_curves_of_one_epoch(tmp_path, undrawn):
     run = synthetic.write_run(tmp_path / "artifacts", epochs=1)
     for stage in ("warmup", "train", "finetune"):
         path = run / stage / "history.csv"
@@ -230,7 +236,7 @@ def test_a_head_that_was_solved_has_no_curves_of_one_epoch(tmp_path):
     assert "<dt>batch_size</dt>" in html and "<dt>epochs</dt>" not in html
 
 
-def test_where_no_label_is_withheld_nothing_is_called_held_out(tmp_path):
+def test_where_no_label_is_withheld_nothing_is_called_held_out(tmp_path, undrawn):
     held, out_of_fold, without = (
         build(tmp_path / name, changes, epochs=1)
         for name, changes in {"held": {}, "folds": {"protocol": "recommended"}, "asl": {"method": "asl"}}.items()

@@ -26,6 +26,8 @@ def place(raw_photos, model_file, tmp_path, monkeypatch):
     shutil.copytree(raw_photos, tmp_path / "photographs")
     shutil.copy(model_file, tmp_path / "model.safetensors")
     monkeypatch.chdir(tmp_path)
+    with tiny.warm_commands():
+        yield
 
 
 @pytest.mark.parametrize("name", NAMES)

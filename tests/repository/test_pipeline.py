@@ -3,12 +3,8 @@
 import csv
 import json
 import os
-import random
-import re
 import shutil
-import signal
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +18,9 @@ from dicap.settings.resolve import change_settings
 pytestmark = pytest.mark.pipeline
 
 STAGES = ["check", "convert", "features", "split", "warmup", "pseudo_label", "train", "finetune", "evaluate", "report"]
+EPOCHS = 16 if os.environ.get("FAULTS") == "long" else 2  # many where a signal is to arrive among them
 PARAMS = tiny.CHANGES | {
-    "warmup.epochs": 1, "finetune.epochs": 1, "train.epochs": 16, "train.eval_every": 16, "train.cycle_epochs": 0,
+    "warmup.epochs": 1, "finetune.epochs": 1, "train.epochs": EPOCHS, "train.eval_every": EPOCHS, "train.cycle_epochs": 0,
     "warmup.trainable": "head", "train.trainable": "head", "features.views": 1,  # such stages start in half the time
 }  # fmt: skip
 
@@ -132,14 +129,14 @@ def test_metrics_and_plots_are_shown(clone):
 
 
 @pytest.mark.promise("An experiment can be applied and made a branch", section="Experiments and DVC")
-def test_an_experiment_runs_from_the_split_on_with_its_numbers_as_numbers(clone):
+def test_an_experiment_runs_from_fine_tuning_on_with_its_numbers_as_numbers(clone):
     before = clone.model()
-    output = clone.run("dvc", "exp", "run", "-n", "other", "-S", "ratio=0.4", "-S", "++optimiser.lr=0.00003")
-    assert clone.ran(output) == [stage for stage in STAGES if stage not in ("convert", "features")]
+    output = clone.run("dvc", "exp", "run", "-n", "other", "-S", "++finetune.lr=0.00003")
+    assert clone.ran(output) == ["check", "finetune", "evaluate", "report"]
     assert "e-05" in (clone.folder / "params.yaml").read_text()  # the dialect that YAML 1.1 readers take for a string
-    assert clone.params()["optimiser"]["lr"] == 0.00003
+    assert clone.params()["finetune"]["lr"] == 0.00003
     resolved = json.loads(clone.run("dicap-stage", "--json", "config"))
-    assert resolved["optimiser.lr"] == {"value": 0.00003, "from": "params.yaml"}
+    assert resolved["finetune.lr"] == {"value": 0.00003, "from": "params.yaml"}
     other = clone.model()
     assert other != before
 
@@ -149,16 +146,14 @@ def test_an_experiment_runs_from_the_split_on_with_its_numbers_as_numbers(clone)
     # Back to the old settings: a checkout from the run cache, not a run.
     clone.run("git", "checkout", "-q", "--", "params.yaml", "dvc.lock")
     output = clone.run("dvc", "repro")
-    assert "Running stage 'train'" not in output
+    assert "Running stage 'finetune'" not in output
     assert clone.model() == before
 
-    page = Path(clone.run("dvc", "plots", "diff", "HEAD", "other").strip().splitlines()[-1].removeprefix("file://"))
-    assert "main losses" in page.read_text(encoding="utf-8")
     clone.run("dvc", "exp", "apply", "other")
-    assert clone.model() == other and clone.params()["ratio"] == 0.4
+    assert clone.model() == other and clone.params()["finetune"]["lr"] == 0.00003
     assert "Data and pipelines are up to date." in clone.run("dvc", "status")
     clone.run("dvc", "exp", "branch", "other", "kept")
-    assert "ratio: 0.4" in clone.run("git", "show", "kept:params.yaml")
+    assert "e-05" in clone.run("git", "show", "kept:params.yaml")
 
 
 @pytest.mark.promise("What one clone pushes, another clone pulls and finds up to date", section="Experiments and DVC")
@@ -195,62 +190,6 @@ def test_photographs_that_dvc_tracks_and_links_are_photographs(clone):
         output = clone.run("dvc", "exp", "run", *at, "-S", f"convert.max_rejected=0.0{2 + len(at)}", "convert")
         assert clone.ran(output) == ["convert"]
     assert (clone.folder / "data/raw/photos/labels.csv").is_symlink()
-
-
-@pytest.mark.slow
-def test_the_run_cache_serves_a_clone_whose_lock_names_results_it_never_had(clone):
-    """A clone without its author's results, as a fresh one is, runs experiments that share stages with one another."""
-    before, lock = clone.model(), clone.folder / "dvc.lock"
-    lock.write_text(re.sub(r"\w{32}\.dir", f"{0:032x}.dir", lock.read_text()))
-    clone.run("git", "commit", "-q", "-a", "-m", "somebody else's results")
-    for command in (("exp", "run", "--temp"), ("repro",)):
-        output = clone.run("dvc", *command)
-        assert clone.ran(output) == ["check"] and "Stage 'report' is cached" in output
-    assert clone.model() == before
-
-
-def owner(clone):
-    """The process that holds the state of the main stage, or held it last."""
-    locks = list(clone.folder.glob(".dicap/state/train-*/lock"))
-    return locks[0].read_text() if locks else ""
-
-
-# DVC would otherwise take the finished stage out of its cache.
-AGAIN = ("dvc", "repro", "--no-run-cache", "--force", "--single-item", "train")
-
-
-def interrupted(clone, signal_number, seed):
-    """Run the main stage again, send the signal to the trainer at a random moment; the output of DVC."""
-    before = owner(clone)
-    process = clone.start(*AGAIN)
-    try:
-        tiny.wait_until(lambda: owner(clone) not in ("", before))
-        time.sleep(random.Random(seed).uniform(0, 0.4))
-        os.kill(int(owner(clone)), signal_number)
-        output, _ = process.communicate(timeout=120)
-    finally:
-        process.kill()
-    assert process.returncode != 0, "the stage was through before the signal came"
-    return output
-
-
-@pytest.mark.promise(
-    "A trainer that is stopped or killed under DVC ends in the same bytes", section="Kills, full disks and damage"
-)
-@pytest.mark.slow
-def test_a_stopped_and_a_killed_trainer_end_in_the_same_bytes(clone):
-    train, final = clone.model("train"), clone.model()
-    output = interrupted(clone, signal.SIGTERM, 1)
-    assert "Stopped: train: state saved" in output and "exited with 75" in output and "Traceback" not in output
-    assert not (clone.folder / "artifacts" / "train" / "model.safetensors").exists()
-    assert list(clone.folder.glob(".dicap/state/train-*/state.pt"))
-    interrupted(clone, signal.SIGKILL, time.time_ns())
-    process = clone.start(*AGAIN)
-    output, _ = process.communicate(timeout=300)
-    assert process.returncode == 0 and "resuming train after" in output, output
-    clone.run("dvc", "repro")
-    assert clone.model("train") == train and clone.model() == final
-    assert not list((clone.folder / ".dicap" / "state").iterdir())
 
 
 @pytest.mark.promise(

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -18,11 +17,7 @@ FIT = dicap.fit
 
 @pytest.fixture(scope="module", autouse=True)
 def warm():
-    """The commands that `fit` starts begin with the libraries loaded."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in tiny.warm_environment().items():
-            patch.setenv(name, value)
-        patch.setattr(sys, "executable", str(tiny.ROOT / "tests/bin/python"))
+    with tiny.warm_commands():
         yield
 
 

@@ -16,18 +16,29 @@ from project import Project
 from dicap.data.store import Store
 from dicap.frozen.features.bank import FeatureBank
 
-FROZEN = {"warmup.trainable": "head", "train.trainable": "head", "features.views": 3}
-VIEWS, CHANNELS = 62, 96  # enough work that a stop hits it; of test_resnet
+FROZEN = {"warmup.trainable": "head", "train.trainable": "head"}
+VIEWS, CHANNELS = 32, 96  # enough work that a stop hits it; of test_resnet
 LONG = os.environ.get("FAULTS") == "long"
+
+
+def made(folder, tiny_set, views=3):
+    """A project whose data set is converted."""
+    (folder / "data").mkdir()
+    (folder / "data" / "converted").symlink_to(tiny_set)
+    return Project.made(folder, tiny.CHANGES | FROZEN | {"features.views": views})
 
 
 @pytest.fixture
 def place(tmp_path, tiny_set, monkeypatch):
-    """A project whose data set is converted."""
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "converted").symlink_to(tiny_set)
+    """One in which nothing else has run, with the working directory in it."""
     monkeypatch.chdir(tmp_path)
-    return Project.made(tmp_path, tiny.CHANGES | FROZEN)
+    return made(tmp_path, tiny_set)
+
+
+@pytest.fixture(scope="module")
+def whole(tiny_set, tmp_path_factory):
+    """What an undisturbed run makes of many views."""
+    return bank(made(tmp_path_factory.mktemp("whole"), tiny_set, VIEWS - 2))
 
 
 def bank(place):
@@ -38,13 +49,13 @@ def bank(place):
 
 def test_the_stage_makes_a_bank_that_ratio_seed_and_method_do_not_change(place):
     first = bank(place)
-    made = FeatureBank.open(place.folder / "artifacts" / "features")
-    assert [*made.recipe.files] == ["plain", "mirror", "strong_0", "strong_1", "strong_2"]
-    assert [made.view(name).shape[0] for name in made.recipe.files] == [48] * 5
+    opened = FeatureBank.open(place.folder / "artifacts" / "features")
+    assert [*opened.recipe.files] == ["plain", "mirror", "strong_0", "strong_1", "strong_2"]
+    assert [opened.view(name).shape[0] for name in opened.recipe.files] == [48] * 5
     assert len({path.stat().st_mode for path in place.folder.glob("artifacts/features/*")}) == 1, "others may read all of them"
     place.set({"ratio": 0.2, "seed": 9, "method": "cap", "head": "linear"})
     assert bank(place) == first
-    viewed = np.isfinite(made.view("strong_1")).all((1, 2))
+    viewed = np.isfinite(opened.view("strong_1")).all((1, 2))
     assert (viewed != Store.open(place.folder / "data" / "converted").is_test).all()
 
 
@@ -79,10 +90,9 @@ def written(place):
     section="Kills, full disks and damage",
 )
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_killed_or_stopped_at_random_it_ends_in_the_same_bytes(place, number):
+def test_killed_or_stopped_at_random_it_ends_in_the_same_bytes(place, whole, number):
     place.set({"features.views": VIEWS - 2})
-    whole, rng = bank(place), random.Random(int(number))
-    shutil.rmtree(place.folder / ".dicap" / "store")
+    rng = random.Random(int(number))
     stops, done, late = 5 if LONG else 1, 0, 0
     while done < stops:
         shutil.rmtree(place.folder / "artifacts" / "features", ignore_errors=True)

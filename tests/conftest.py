@@ -31,8 +31,8 @@ settings.load_profile("busy")
 # long one that begins last would be waited for by a process with nothing to do.
 LONG = (
     "repository/test_pipeline.py",
-    "repository/test_core_alone.py",
     "training/test_every_loop.py",
+    "stages/test_fit.py",
     "training/test_every_setting.py",
 )
 

@@ -10,7 +10,7 @@ from dicap.data.labels import read_labels
 from dicap.errors import SettingsError
 from dicap.settings.methods import METHODS
 from dicap.training import experiment, hidden
-from training.test_leaks import models
+from training.test_leaks import SHORT, models
 from training.test_resume import SOURCES, run_all
 
 
@@ -48,7 +48,7 @@ def test_what_stands_at_an_unknown_entry_changes_no_byte_of_a_model(partial, tmp
     bank = tiny.features(partial, tmp_path / "features") if "features.views" in changes else None
 
     def trained(name):
-        experiment = tiny.open_experiment(partial, tmp_path / "split.parquet", changes, bank=bank)
+        experiment = tiny.open_experiment(partial, tmp_path / "split.parquet", SHORT | changes, bank=bank)
         return models(run_all(experiment, tmp_path / name, [stage for stage in SOURCES if experiment.settings.trains(stage)]))
 
     before = trained("before")

@@ -24,10 +24,12 @@ LITE = {"backbone": "tf_efficientnet_lite0", "backbone_weights": "lite", "networ
 LITE |= {"image_size": SIZE, "features.views": 1, "warmup.trainable": "head", "train.trainable": "head"}
 LITE |= {"optimiser.lr": 0.01, "warmup.epochs": 12}
 SOLVED = {"linear.solver": "convex", "linear.features": "root", "head": "linear", "contrastive.enabled": False}
-SLOW = pytest.mark.slow  # networks of Lite0 are computed four times, and exported
+SLOW = pytest.mark.slow  # networks of Lite0 are computed four times, and models are exported
+VIT = {"backbone": "test_vit", "backbone_weights": "random", "network.tokens": "class_and_mean", **SOLVED}
 CASES = [
     {"features.grid": 2, "head": "ml_decoder"},
-    {"backbone": "test_vit", "backbone_weights": "random", "network.tokens": "class_and_mean", **SOLVED, "export": True},
+    VIT,
+    pytest.param(VIT | {"export": True}, marks=SLOW),
     pytest.param({"features.grid": 2, "head": "linear", "linear.features": "standard"}, marks=SLOW),
     pytest.param({"features.grid": 1, **SOLVED, "augment.flip": 0.0, "export": True}, marks=SLOW),
     pytest.param({"features.grid": 2, **SOLVED, "protocol": "recommended", "export": True}, marks=SLOW),
@@ -38,7 +40,7 @@ CASES = [
 def photographs(tmp_path_factory):
     """Generated images and their converted set."""
     place = tmp_path_factory.mktemp("real")
-    raw = tiny.photographs(place / "raw", size=SIZE)
+    raw = tiny.photographs(place / "raw", {"train": 20, "test": 8, "unlabeled": 2}, size=SIZE)
     convert(read_raw("table", raw), place / "set", image_size=SIZE, workers=0)
     return raw, place / "set"
 

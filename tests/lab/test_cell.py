@@ -224,7 +224,7 @@ def test_what_another_cell_stored_is_neither_emptied_nor_removed(tmp_path, monke
 
 @pytest.mark.promise("A cell of a sweep has exactly the values of its grid", section="Experiments and DVC")
 @given(VALUE)
-@settings(max_examples=40)
+@settings(max_examples=15)
 def test_a_cell_has_the_values_of_its_job(value):
     """Whatever YAML makes of them."""
     job = cell.cell_job("one", "0" * 40, tiny.ROOT, {"data_root": value, "train.epochs": 3})

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from unicodedata import normalize
 
@@ -19,13 +19,12 @@ SHOWN = 8  # names in a line
 FEW = 10  # labelled images of a class below which it will hardly be learnt
 
 
-@dataclass
+@dataclass(frozen=True)
 class Survey:
     """What a folder holds.
 
     Attributes:
         root: the folder of the data set.
-        kind: the format of its labels.
         counts: images by split.
         classes: (name, training images, test images) of every class, most frequent first.
         labels_per_image: mean number of labels of a labelled image.
@@ -34,22 +33,25 @@ class Survey:
         ratio: share of the labels to use, and why.
         everywhere: classes that no labelled training image is known to be without.
         unreadable, missing: (path, reason).
-        problems: sentences on what may go wrong; notes: sentences on what was assumed.
+        notes: sentences on what was assumed.
     """
 
     root: Path
-    kind: str
     counts: dict[str, int]
     classes: list[tuple[str, int, int]]
     labels_per_image: float
-    understood: list[tuple[str, str]] = field(default_factory=list)
-    examples: list[tuple[str, str, str]] = field(default_factory=list)
-    ratio: tuple[float, str] = (1.0, "")
-    everywhere: list[str] = field(default_factory=list)
-    unreadable: list[tuple[str, str]] = field(default_factory=list)
-    missing: list[tuple[str, str]] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    understood: list[tuple[str, str]]
+    examples: list[tuple[str, str, str]]
+    ratio: tuple[float, str]
+    everywhere: list[str]
+    unreadable: list[tuple[str, str]]
+    missing: list[tuple[str, str]]
+    notes: list[str]
+
+    @property
+    def problems(self) -> list[str]:
+        """Sentences on what may go wrong."""
+        return list(_problems(self))
 
 
 def survey(place: Path, options: Own) -> tuple[Survey, Own]:
@@ -61,12 +63,10 @@ def survey(place: Path, options: Own) -> tuple[Survey, Own]:
         DataError: no labels are found.
         Question: what is there can be read in more than one way.
     """
-    share = options.test_share
-    root, drawing, raw = look(place, options.model_copy(update={"test_share": share or TEST_SHARE}))
-    options = drawing.model_copy(update={"test_share": share})
-    kind, drawn = raw.source["format"], raw.source.get("test_drawn", 0)
-    options = drawing if drawn else options
-    below = raw if options.unlabeled_root in (None, str(root)) else with_unlabelled(raw, root, root, options.ignore)
+    root, reading, raw = look(place, options.model_copy(update={"test_share": options.test_share or TEST_SHARE}))
+    if "test_drawn" not in raw.source:
+        reading = reading.model_copy(update={"test_share": options.test_share})
+    below = raw if reading.unlabeled_root in (None, str(root)) else with_unlabelled(raw, root, root, reading.ignore)
     if left_out := len(below.items) - len(raw.items):
         raw.notes.append(f"images below {root} that no annotation names, which are left out: {left_out}")
     unreadable, missing = [], []
@@ -75,38 +75,38 @@ def survey(place: Path, options: Own) -> tuple[Survey, Own]:
             raw.images.read(i)
         except Rejected as reason:
             (missing if str(reason) == MISSING else unreadable).append((raw.items[i].path, str(reason)))
-    seen = {
-        split: Counter(c for item in raw.items if item.split == split for c in item.labels or ()) for split in ("train", "test")
-    }
+    counts = {split: sum(item.split == split for item in raw.items) for split in ("train", "test", "unlabeled")}
+    seen = {split: Counter(c for item in raw.items if item.split == split for c in item.labels or ()) for split in counts}
     classes = [(name, seen["train"][c], seen["test"][c]) for c, name in enumerate(raw.classes)]
-    labelled = [item for item in raw.items if item.labels is not None]
-    result = Survey(
+    if counts["unlabeled"]:
+        ratio = 1.0, f"all labels are used; the {counts['unlabeled']} unlabelled images are learnt from as well"
+    else:
+        ratio = 0.5, "no image is unlabelled, so half the training images stand in, their labels hidden; --unlabeled names more"
+    overview = Survey(
         root,
-        kind,
-        {split: sum(item.split == split for item in raw.items) for split in ("train", "test", "unlabeled")},
+        counts,
         sorted(classes, key=lambda row: (-row[1] - row[2], row[0])),
-        sum(len(item.labels or ()) for item in labelled) / max(1, len(labelled)),
-        everywhere=_everywhere(raw),
-        unreadable=unreadable,
-        missing=missing,
-        notes=raw.notes,
+        sum(len(item.labels or ()) for item in raw.items) / max(1, counts["train"] + counts["test"]),
+        list(_understood(raw, counts, reading)),
+        [_example(item, raw.classes) for item in raw.items[:EXAMPLES]],
+        ratio,
+        _everywhere(raw),
+        unreadable,
+        missing,
+        raw.notes,
     )
-    result.understood = list(_understood(raw, kind, result, drawn, options.test_share))
-    result.examples = [_example(item, raw.classes) for item in raw.items[:EXAMPLES]]
-    result.ratio = _ratio(result)
-    result.problems = list(_problems(result))
-    return result, options.model_copy(update={"names": raw.classes})
+    return overview, reading.model_copy(update={"names": raw.classes})
 
 
-def _understood(raw: RawSet, kind: str, survey: Survey, drawn: int, share: float) -> Iterator[tuple[str, str]]:
+def _understood(raw: RawSet, counts: dict[str, int], reading: Own) -> Iterator[tuple[str, str]]:
     where = raw.source.get("table") or raw.source.get("export") or ", ".join(raw.source.get("annotations", [])[:3])
-    yield "format", f"{kind}{f': {where}' if where else ''}"
-    if kind == "folders":
+    yield "format", f"{reading.format}{f': {where}' if where else ''}"
+    if reading.format == "folders":
         yield "labels", f"the folders {first_of(raw.classes, SHOWN)} (--ignore leaves one out)"
     if read := raw.source.get("read"):
         yield "columns", ", ".join(f"{what}: {how}" for what, how in read.items())
-    splits = ", ".join(f"{count} {split}" for split, count in survey.counts.items() if count)
-    yield "splits", splits + (f" (the test split drawn: own.test_share {share:g})" if drawn else "")
+    drawn = f" (the test split drawn: own.test_share {reading.test_share:g})" if "test_drawn" in raw.source else ""
+    yield "splits", ", ".join(f"{count} {split}" for split, count in counts.items() if count) + drawn
     if in_part := [item for item in raw.items if item.absent is not None]:
         unknown = unknown_entries(len(raw.classes), in_part)
         yield "known", f"{len(in_part)} images are labelled in part: of {unknown} entries (image, class) nothing is known"
@@ -120,15 +120,6 @@ def _example(item: Item, classes: list[str]) -> tuple[str, str, str]:
     return item.path, item.split, labels
 
 
-def _ratio(survey: Survey) -> tuple[float, str]:
-    if survey.counts["unlabeled"]:
-        return 1.0, f"all labels are used; the {survey.counts['unlabeled']} unlabelled images are learnt from as well"
-    return (
-        0.5,
-        "no image is unlabelled, so half the training images stand in, their labels hidden; --unlabeled names a folder of more",
-    )
-
-
 def _everywhere(raw: RawSet) -> list[str]:
     train = [item for item in raw.items if item.split == "train"]
     seen = {c for item in train for c in item.labels or ()}
@@ -137,7 +128,7 @@ def _everywhere(raw: RawSet) -> list[str]:
 
 
 def _problems(survey: Survey) -> Iterator[str]:
-    total = sum(survey.counts.values())
+    total, train = sum(survey.counts.values()), survey.counts["train"]
     if survey.everywhere:
         nothing = "nothing" if len(survey.everywhere) == len(survey.classes) else "nothing of it"
         yield (
@@ -147,15 +138,14 @@ def _problems(survey: Survey) -> Iterator[str]:
     for what, files in (("cannot be read", survey.unreadable), ("are missing", survey.missing)):
         if files:
             path, reason = files[0]
-            yield f"{len(files)} of {total} images {what} ({len(files) / total:.1%}); the first: {path}" + (
-                f": {reason}" if reason != MISSING else ""
-            )
-    if few := [name for name, train, _ in survey.classes if train < FEW]:
+            why = f": {reason}" if reason != MISSING else ""
+            yield f"{len(files)} of {total} images {what} ({len(files) / total:.1%}); the first: {path}{why}"
+    if few := [name for name, seen, _ in survey.classes if seen < FEW]:
         yield f"classes with fewer than {FEW} labelled training images ({len(few)}): {first_of(few, SHOWN)}"
     if blind := [name for name, _, test in survey.classes if not test]:
         yield f"classes without a test image, of whose score nothing can be said ({len(blind)}): {first_of(blind, SHOWN)}"
-    if survey.counts["train"] < 50:
-        yield f"only {survey.counts['train']} labelled training images; a few hundred are a good start"
+    if train < 50:
+        yield f"only {train} labelled training images; a few hundred are a good start"
     looks_alike: dict[str, list[str]] = {}
     for name, _, _ in survey.classes:  # what one sees of a name: without capitals and the kind of its blanks
         looks_alike.setdefault(" ".join(normalize("NFKC", name).casefold().split()), []).append(name)

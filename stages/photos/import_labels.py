@@ -12,12 +12,13 @@ import click
 from dicap.errors import DataError, SettingsError, did_you_mean
 from dicap.files.atomic import replacing
 from dicap.settings.resolve import change_settings
-from stages.support.common import data_folder, load, params_option, take_turns
+from stages.support.common import load, params_option, take_turns
 from stages.support.terminal import finish, say
 
 if TYPE_CHECKING:
+    from dicap.data.sources.base import RawSet
     from dicap.photos.readers.read import Given
-    from dicap.settings import Own, Settings
+    from dicap.settings import Own
 
 SHOWN = 20  # changed images that are listed
 
@@ -38,23 +39,19 @@ def command(filled: Path, new_classes: bool, separator: str | None, params: Path
     """
     import pandas as pd
 
-    from dicap.data.format import read_index, read_meta
-    from dicap.photos.readers.read import LISTS, added_before, content_mark, forgotten, given_of
+    from dicap.photos.readers.read import LISTS, added_before, content_mark, forgotten, read, with_added
 
     take_turns(params)  # of two at once the second goes on from the labels of the first
     settings = load(params)
     if settings.dataset != "table":
         raise SettingsError(f"{params}: dataset: found {settings.dataset!r}; only your own data (table) takes new labels")
-    folder = data_folder(settings)
-    index, converted = read_index(folder).to_pylist(), read_meta(folder)["classes"]
-    before = added_before(settings.own.added)
-    classes = sorted({*converted, *(name for labels in before.values() for name in labels.labels)})
-    given, names = filled_in(filled, {row["id"] for row in index}, classes, new_classes, separator, settings.own)
-    known = ((row["id"], given_of(row["labels"], row.get("absent"), converted)) for row in index)
-    labelled = {image: labels.among(converted) for image, labels in known if labels is not None}
-    said = own_words(settings, {*given, *before})
+    own, root = settings.own, Path(settings.data_root).resolve()
+    raw = read(root, own.model_copy(update={"added": None}), looking=True)  # a class may be new, or be in imported labels alone
+    before = added_before(own.added)
+    classes = sorted({*raw.classes, *(name for labels in before.values() for name in labels.labels)})
+    given, names = filled_in(filled, {item.id for item in raw.items}, classes, new_classes, separator, own)
+    said = own_words(raw, {*given, *before})
     standing = {image: now for image, labels in before.items() if (now := labels.standing(*said[image]))}
-    labelled |= {image: labels.after(labelled.get(image)) for image, labels in standing.items()}
     if names:  # nobody was asked for them in the images that were labelled before
         before, standing = ({image: labels.among(classes) for image, labels in of.items()} for of in (before, standing))
     other = [image for image, labels in given.items() if labels.is_of_another(said[image][1])]
@@ -64,21 +61,22 @@ def command(filled: Path, new_classes: bool, separator: str | None, params: Path
     if not given:
         raise DataError(f"{filled}: all its labels were given to other photographs of these names; label the ones that are here")
     every = before | {image: labels.after(standing.get(image)) for image, labels in given.items()}
-    again = sorted(given.keys() & labelled.keys())
-    changed = [line for image in again if (line := compared(image, given[image], labelled[image], classes))]
     content = pd.DataFrame(table_of(every)).to_csv(index=False, header=False, lineterminator="\n").encode()
     path = LISTS / f"added-{content_mark(content)}.csv"
     with replacing(path) as temporary:
         temporary.write_bytes(content)
-    later = sorted({*(settings.own.new_classes or ()), *names})
+    later = sorted({*(own.new_classes or ()), *names})
+    was = known(with_added(raw, Path(own.added), root, own.new_classes or ()) if own.added else raw)
+    now = known(with_added(raw, path, root, later))  # as `convert` will have it
     change_settings(params, {"own.added": path.as_posix(), "own.new_classes": later or None})
+    again = sorted(given.keys() & was.keys())
+    changed = [line for image in again if (line := compared(image, was[image], now[image], classes))]
     for line in changed[:SHOWN]:
         say(line)
     if len(changed) > SHOWN:
         say(f"... and {len(changed) - SHOWN} more")
-    asked = {image for image, labels in given.items() if labels.whole(names).absent is None}
-    if names and (open_ := labelled.keys() - asked):
-        say(f"{', '.join(names)}: unknown, neither there nor absent, in {len(open_)} images that were labelled before")
+    if open_ := sum(not {*names} <= {*now[image].labels, *(now[image].absent or ())} for image in was):
+        say(f"{', '.join(names)}: unknown, neither there nor absent, in {open_} images that were labelled before")
     for note in forgotten(path.as_posix()):
         say(f"note: {note}")
     facts = {"new": len(given) - len(again), "changed": len(changed), "confirmed": len(again) - len(changed)}
@@ -109,15 +107,21 @@ def filled_in(
     return {image: labels.whole({*classes, *names}) for image, labels in given.items()}, names
 
 
-def own_words(settings: Settings, images: Collection[str]) -> dict[str, tuple[Given | None, str]]:
-    """{image: what the data set itself says of it (None: nothing), and the mark of its file}. Raises DataError as `read`."""
-    from dicap.photos.readers.read import given_of, photo_mark, read
+def own_words(raw: RawSet, images: Collection[str]) -> dict[str, tuple[Given | None, str]]:
+    """{image: what the data set itself says of it (None: nothing), and the mark of its file}."""
+    from dicap.photos.readers.read import given_of, photo_mark
 
-    root, own = Path(settings.data_root).resolve(), settings.own.model_copy(update={"added": None})
-    raw = read(root, own, looking=True)  # a class may be new, or be in imported labels alone
     files = zip(raw.items, getattr(raw.images, "paths", ()), strict=True)
     told = ((item.id, given_of(item.labels, item.absent, raw.classes), file) for item, file in files if item.id in images)
     return dict.fromkeys(images, (None, "")) | {image: (labels, photo_mark(file)) for image, labels, file in told}
+
+
+def known(raw: RawSet) -> dict[str, Given]:
+    """What is known of each labelled image, of all classes that are not unknown."""
+    from dicap.photos.readers.read import given_of
+
+    told = ((item.id, given_of(item.labels, item.absent, raw.classes)) for item in raw.items)
+    return {image: labels.among(raw.classes) for image, labels in told if labels is not None}
 
 
 def marked(labels: Given, own: Given | None, photo: str) -> Given:
@@ -139,10 +143,10 @@ def table_of(given: dict[str, Given]) -> list[list[str]]:
     return rows
 
 
-def compared(image: str, labels: Given, earlier: Given, classes: list[str]) -> str:
-    """`<image>: - name lost, + name gained, name absent (was unknown)` as `convert` will have it; empty where nothing changes."""
-    was, now = earlier.among(classes), labels.after(earlier).among(classes)
+def compared(image: str, was: Given, now: Given, classes: list[str]) -> str:
+    """`<image>: - name lost, + name gained, name absent (was unknown)`; empty where nothing changes."""
     changes = [f"- {name}" for name in sorted({*was.labels} - {*now.labels})]
     changes += [f"+ {name}" for name in sorted({*now.labels} - {*was.labels})]
-    changes += [f"{name} absent (was unknown)" for name in sorted({*(now.absent or ())} - {*(was.absent or ()), *was.labels})]
+    absent = {*(now.absent or ())} & {*classes} - {*(was.absent or ()), *was.labels}
+    changes += [f"{name} absent (was unknown)" for name in sorted(absent)]
     return f"{image}: {', '.join(changes)}" if changes else ""

@@ -94,7 +94,7 @@ def command(folder: Path, unlabeled: Path | None, test_share: float | None, dry_
         for line in lines:
             say(f"{kind}: {line}")
     facts = {
-        "format": overview.kind,
+        "format": options.format,
         "images": ", ".join(f"{count} {split}" for split, count in overview.counts.items() if count),
         "classes": len(overview.classes),
         "labels an image": round(overview.labels_per_image, 2),

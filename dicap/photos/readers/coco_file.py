@@ -79,7 +79,7 @@ def _read_one(path: Path, root: Path, own: Own) -> list[Row]:
             names = frozenset(labels[image["id"]]) if annotated else None
             said = split_of(str(image.get(own.split) or ""), f"{path}: {image['file_name']}") if own.split else split
             group = str(image[own.group]) if own.group and image.get(own.group) is not None else None
-            rows.append(Row(str(image["file_name"]), names, said, None, group, not names, str(path), folders))
+            rows.append(Row(str(image["file_name"]), names, said, None, group, annotated and not names, str(path), folders))
         return rows
     except (KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{path}: an entry refers to {error}, which the file does not have; export it again") from None

@@ -48,7 +48,7 @@ def read(root: Path, own: Own) -> Listing:
         rows.append(Row(image, labels, split, where=str(root / path)))
     if any(row.labels for row in rows) and len({same_file(root / row.image) for row in rows}) == len(rows):
         notes += ["every image lies in one folder, so no image has two labels; link an image into each folder it belongs to"]
-    return Listing(rows, {"tree": "folders"}, notes, joined=True)
+    return Listing(rows, {"tree": "folders"}, notes)
 
 
 def of_anything(folders: Collection[str]) -> str | None:

@@ -74,7 +74,7 @@ def read(root: Path, own: Own) -> Listing:
     word = "all" if own.answers == "all" else "the ground truth, the newest or the last"
     differ = sum(len({*said}) > 1 for *_, said in tasks)
     notes = [f"tasks with several answers that differ, of which {word} count: {differ}"] if differ else []
-    return Listing(rows, {"export": ", ".join(own.files or ())}, notes, moved=True)
+    return Listing(rows, {"export": ", ".join(own.files or ())}, notes)
 
 
 def _controls(choices: dict[str, set[str]], marked: set[str], said: list[str] | None, where: str) -> set[str]:

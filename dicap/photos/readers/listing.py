@@ -4,6 +4,7 @@ import json
 import posixpath
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -30,7 +31,7 @@ class Row:
         split: train, val, test or unlabeled; None where none is said.
         absent: names that are known not to be there, where nothing is known of the others; None: all but the labels.
         group: what it has in common with others that belong on the same side of every split.
-        empty: whether the labels are none because nothing is said of them.
+        empty: whether nothing is said of it, which may mean that it has no label (`own.empty`).
         where: the place, for messages.
         folders: what the name may be relative to, beside the root.
     """
@@ -53,8 +54,6 @@ class Listing:
         rows: what is said, in the order of the files.
         source: facts about where it came from.
         notes: lines a user should know.
-        joined: whether the labels of one image stand in several rows in any case.
-        moved: whether the names are those of another machine, even where some are found here.
         literal: whether a missing value is no text, so that the text `NA` is a name.
         separated: the cells in which `;` separates names, joined; None: nothing separates names, or what does is said.
     """
@@ -62,8 +61,6 @@ class Listing:
     rows: list[Row]
     source: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    joined: bool = False
-    moved: bool = False
     literal: bool = False
     separated: str | None = None
 
@@ -81,12 +78,11 @@ def to_raw(root: Path, listing: Listing, own: Own, looking: bool = False) -> Raw
             `own.names`.
     """
     rows, files, notes = _one_each(root, listing, own)
-    rows = [replace(row, labels=_composed(row.labels), absent=_composed(row.absent)) for row in rows]
-    rows = [replace(row, split="unlabeled") if row.labels is None and row.split else row for row in rows]
+    of_folders: list[str] = []
     if own.format != "folders":
-        rows, more = _with_splits_of_folders(rows, own.empty)
-        notes += more
-    notes = [*listing.notes, *notes]
+        rows, of_folders = _with_splits_of_folders(rows)
+    rows, of_empty = _with_empty(rows, own.empty, bool(of_folders))
+    notes = [*listing.notes, *of_empty, *notes, *of_folders]
     val = "train" if any(row.split == "test" for row in rows) else "test"
     if count := sum(row.split == "val" for row in rows):
         notes.append(f"{count} images of split val count as {val}")
@@ -129,11 +125,8 @@ def _one_each(root: Path, listing: Listing, own: Own) -> tuple[list[Row], list[P
 
     Raises DataError where a name could be that of several files, leaves the folder or is an address, or rows contradict.
     """
-    finder = Finder(root, [(row.image, row.folders) for row in listing.rows], listing.moved)
+    finder = Finder(root, [(row.image, row.folders) for row in listing.rows], moved=own.format == "labelstudio")
     located = [(row, _located(root, row, finder)) for row in listing.rows]
-    for row, file in located:
-        if row.image in finder.elsewhere:
-            _check_split(root, row, file)
     if located and not any(file.is_file() for _, file in located) and (images := list_images(root, required=False)):
         row, _ = located[0]
         raise DataError(
@@ -157,8 +150,8 @@ def _one_each(root: Path, listing: Listing, own: Own) -> tuple[list[Row], list[P
                     "other words; one of the two may be missing: write the names as they are"
                 )
             if other.labels is not None or other.split not in (None, "unlabeled"):
-                row = _united(row, other, listing.joined, own)
-        rows.append(replace(row, image=relative_id(file, root)))
+                row = _united(row, other, own)
+        rows.append(replace(row, image=relative_id(file, root), labels=_composed(row.labels), absent=_composed(row.absent)))
         files.append(file)
         several += row.labels != first.labels
         repeated += [rows[-1].image] if len(same) > 1 and row.labels == first.labels else []
@@ -167,18 +160,7 @@ def _one_each(root: Path, listing: Listing, own: Own) -> tuple[list[Row], list[P
     return rows, files, notes + finder.notes()
 
 
-def _check_split(root: Path, row: Row, file: Path) -> None:
-    """Refuse a file that was found by its name alone among those of another split than the row's name or file says."""
-    lies, named = split_in(file.parent / "_", root), Path("/", row.image.replace("\\", "/")).parent / "_"
-    said = split_in(named, Path("/")) or split_in(Path(row.where), root)
-    if None not in (lies, said) and lies != said:
-        raise DataError(
-            f"{row.where}: image: {row.image!r} of split {said} is not there; {relative_id(file, root)} is of split {lies}; put "
-            f"the images of {said} there, or write the names as they are"
-        )
-
-
-def _united(first: Row, other: Row, joined: bool, own: Own) -> Row:
+def _united(first: Row, other: Row, own: Own) -> Row:
     """What two rows say of one image. Raises DataError where they contradict each other."""
     place = f"{other.where}: image {other.image!r} is that of {first.where} ({first.image!r}) too"
     for what in ("split", "group"):
@@ -186,7 +168,7 @@ def _united(first: Row, other: Row, joined: bool, own: Own) -> Row:
             raise DataError(f"{place}, with another {what}; give it one")
     if other.labels is None:
         return first
-    if (first.labels, first.absent) != (other.labels, other.absent) and not joined and own.rows != "label":
+    if (first.labels, first.absent) != (other.labels, other.absent) and own.format != "folders" and own.rows != "label":
         if own.format not in (None, "table"):
             raise DataError(f"{place}, with other labels; keep one, or leave the other file out (init-data --ignore)")
         text = f"{place}, with other labels; keep one with all labels in it (`a;b`); or is each row one label of its image?"
@@ -202,7 +184,7 @@ def _united(first: Row, other: Row, joined: bool, own: Own) -> Row:
 
 
 def _located(root: Path, row: Row, finder: Finder) -> Path:
-    """The file that a row means. Raises DataError."""
+    """The file that a row means. Raises DataError, also where one found by its name alone is among those of another split."""
     try:
         file = finder.find(row.image, *row.folders)
     except DataError as error:
@@ -212,22 +194,29 @@ def _located(root: Path, row: Row, finder: Finder) -> Path:
         raise DataError(f"{row.where}: image: {row.image!r} leaves the folder {root}; move the images below it")
     if "://" in row.image and not file.is_file():
         raise DataError(f"{row.where}: image: {row.image!r} is an address; download the images and name their files")
+    lies, named = split_in(file.parent / "_", root), Path("/", row.image.replace("\\", "/")).parent / "_"
+    said = split_in(named, Path("/")) or split_in(Path(row.where), root)
+    if row.image in finder.elsewhere and None not in (lies, said) and lies != said:
+        raise DataError(
+            f"{row.where}: image: {row.image!r} of split {said} is not there; {relative_id(file, root)} is of split {lies}; put "
+            f"the images of {said} there, or write the names as they are"
+        )
     return root / path
 
 
-def _with_splits_of_folders(rows: list[Row], empty: str) -> tuple[list[Row], list[str]]:
-    """The rows with the splits that the images' folders name (`train`, `test_images`), where none is said; and notes.
+def _with_splits_of_folders(rows: list[Row]) -> tuple[list[Row], list[str]]:
+    """The rows with the splits that the images' folders name (`train`, `test_images`), where none is said; and notes if so.
 
-    Labelled images beside these folders are of train: a test split that somebody made stays as it is. Raises Question of what an
-    empty cell says of an image in such a folder, where others of it have labels (`own.empty`).
+    Labelled images beside these folders are of train: a test split that somebody made stays as it is.
     """
     splits = [split_in(Path(row.image).parent / "_", Path()) if row.split is None else None for row in rows]
-    said = {*splits} - {None}
+    named = {*splits} - {None}
     beside = [row.labels is not None and row.split is None and split is None for row, split in zip(rows, splits, strict=True)]
-    if any(row.split not in (None, "unlabeled") for row in rows) or not said or (len(said) == 1 and not any(beside)):
+    said = any(row.split not in (None, "unlabeled") and (row.empty or row.labels is not None) for row in rows)
+    if said or not named or (len(named) == 1 and not any(beside)):
         return rows, []
     first = rows[beside.index(True)] if any(beside) else rows[0]
-    if said == {"train"}:
+    if named == {"train"}:
         if any(part.lower() in SPLIT_NAMES for row in rows for part in Path(row.image).parts[:-1]):
             raise DataError(
                 f"{first.where}: {first.image} lies beside a folder of split train, and no test split is said: which split is "
@@ -238,17 +227,51 @@ def _with_splits_of_folders(rows: list[Row], empty: str) -> tuple[list[Row], lis
     if count := sum(beside):
         notes.append(f"images beside these folders, taken to train: {count}, such as {first.image}")
     splits = ["train" if is_beside else split for is_beside, split in zip(beside, splits, strict=True)]
-    looked_at = {split for row, split in zip(rows, splits, strict=True) if row.labels}
-    bare = [row for row, split in zip(rows, splits, strict=True) if row.empty and row.labels is None and split in looked_at]
-    if bare and empty == "auto":
+    return [replace(row, split=split) if split else row for row, split in zip(rows, splits, strict=True)], notes
+
+
+def _with_empty(rows: list[Row], empty: str, in_folders: bool) -> tuple[list[Row], list[str]]:
+    """The rows with what an image means of which nothing is said (`own.empty`), and notes.
+
+    Without a split it is not labelled, but where the format lists labelled images alone. Nobody looked at it where none of the
+    classes is said of other images, and in a split or a file in which no image has a label.
+
+    Args:
+        in_folders: whether the splits are those of folders.
+
+    Raises:
+        Question: most of the images are so, or one in a folder of a split, or all of a split are said to show none; and it is not
+            said what it means.
+    """
+    labelled = [row for row in rows if row.split != "unlabeled" and (row.labels is not None or (row.empty and row.split))]
+    said = [row for row in labelled if row.absent is None]
+    parts = {id(row): {row.split or row.where, row.where} for row in said}
+    sizes = Counter(part for of_row in parts.values() for part in of_row)
+    labelled_parts = {part for row in said if row.labels for part in parts[id(row)]}
+    idle = set()  # rows of which no other of the same split or file has a label
+    if any(row.labels for row in labelled):
+        idle = {row for row, of_row in parts.items() if any(sizes[part] > 1 for part in of_row - labelled_parts)}
+    bare = [row for row in said if row.empty and id(row) not in idle]
+    none = [row for row in said if not row.empty and not row.labels]
+    told = len(said) < len(labelled) or any(id(row) not in idle for row in none)
+    asked = [row for row in none if id(row) in idle] or [row for row in bare if in_folders and row.labels is None]
+    if not asked and not told and len(said) > len(bare) > (len(said) - len(idle)) / 2:
+        asked = bare
+    if empty == "auto" and asked:
+        images = "images in folders of splits" if in_folders else f"of {len(said)} images"
         raise Question(
-            f"{bare[0].where}: nothing is said of {len(bare)} images in folders of splits (the first: {bare[0].image}): none "
-            "of the classes (--empty none), or not labelled?",
+            f"{asked[0].where}: nothing is said of {len(asked)} {images} (the first: {asked[0].image}): none of the classes "
+            "(--empty none), or not labelled?",
             empty="unlabeled",
         )
-    said_none = {id(row) for row in bare if empty == "none"}
-    rows = [replace(row, labels=frozenset()) if id(row) in said_none else row for row in rows]
-    return [replace(row, split=split) if split else row for row, split in zip(rows, splits, strict=True)], notes
+    gone = set() if empty == "none" else idle | {id(row) for row in bare if told or empty == "unlabeled"}
+    labels = {id(row): None if id(row) in gone else row.labels or frozenset() for row in said}
+    rows = [replace(row, labels=labels.get(id(row), row.labels)) for row in rows]
+    kept = sum(row.empty for row in rows if row.labels is not None)
+    taken = (len(gone), "be not labelled", "none"), (kept, "show none of the classes", "unlabeled")
+    text = "images of which nothing is said, taken to {1}: {0} (own.empty: {2} reads them otherwise)"
+    rows = [replace(row, split="unlabeled") if row.labels is None else row for row in rows]
+    return rows, [text.format(*one) for one in taken if one[0]]
 
 
 def is_ignored(name: str, ignored: Iterable[str] | None) -> bool:

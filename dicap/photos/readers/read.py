@@ -20,7 +20,7 @@ from dicap.photos.readers.copies import checksums, with_groups, without_leaks
 from dicap.photos.readers.derived import ask_of_derived
 from dicap.photos.readers.heads import plain
 from dicap.photos.readers.listing import is_ignored, to_raw
-from dicap.photos.readers.names import ask_of_names, with_empty, with_words
+from dicap.photos.readers.names import ask_of_names, with_words
 from dicap.photos.readers.question import Question, joined, typed
 from dicap.photos.readers.sheet import OTHERS, read_names, read_sheet
 from dicap.photos.readers.understand import SEVERAL, TABLES, ask_of_folders, opened, understand
@@ -191,7 +191,7 @@ def as_listed(root: Path, own: Own, looking: bool) -> RawSet:
     for name in own.files or ([table.DOCUMENTED[0]] if own.format is None else []):
         if not (root / name).is_file():
             raise DataError(f"{root / name}: no such file of labels; look at what is there: dicap-stage init-data {root}")
-    listing = with_empty(with_words(READERS[kind](root, own), own, looking), own.empty)
+    listing = with_words(READERS[kind](root, own), own, looking)
     return to_raw(root, replace(listing, source=listing.source | {"format": kind}), own, looking)
 
 
@@ -214,10 +214,11 @@ def with_added(raw: RawSet, path: Path, base: Path, new_classes: Iterable[str] =
     forms = {normalize("NFC", item.id): item.id for item in raw.items} | {item.id: item.id for item in raw.items}
     added = {forms.get(image, forms.get(normalize("NFC", image), image)): given for image, given in added_before(path).items()}
     files = dict(zip((item.id for item in raw.items), getattr(raw.images, "paths", ()), strict=True))
-    if others := added.keys() - files.keys():
-        names_of = {same_file(file): image for image, file in files.items()}
-        links = {image: names_of[file] for image in sorted(others) if (file := same_file(base / image)) in names_of}
-        added = {known: added[image] for image, known in links.items()} | {i: g for i, g in added.items() if i not in links}
+    if others := sorted(added.keys() - files.keys()):
+        links = {same_file(file): image for image, file in files.items()}
+        added = {links.get(same_file(base / image), image): added[image] for image in others} | {
+            image: given for image, given in added.items() if image in files
+        }
     names = sorted({*raw.classes, *(name for given in added.values() for name in given.labels)})
     number = {name: i for i, name in enumerate(names)}
     fresh = ({*names} - {*raw.classes}) | ({*new_classes} & {*names})

@@ -12,7 +12,6 @@ from dicap.settings import Own
 
 DOCUMENTED = "labels.csv", ("image", "labels", "split", "absent", "group")  # what is read without `init-data`
 SINGLE = ("image", "labels", "split", "group", "value", "absent", "open")  # roles of one column each
-SAID = ("train", "val", "test")  # splits of which an image has labels, perhaps none of the classes
 
 
 def read(root: Path, own: Own) -> Listing:
@@ -103,10 +102,9 @@ def _rows(sheet: Sheet, own: Own, root: Path, labels: Names, absent: Names) -> t
                 raise Question(f"{where}: {text}", empty_absent="unknown")
             gone = [] if own.empty_absent == "unknown" else None
         empty = names is None and not gone
-        bare = empty and (split in SAID or (own.labels is None and own.blank == "absent"))
-        whole = bare or gone is None or gone == [OTHERS] or (own.labels is not None and own.value is None and names == [])
+        whole = empty or gone is None or gone == [OTHERS] or (own.labels is not None and own.value is None and names == [])
         known = None if whole else frozenset(gone or ())
-        nothing = unlabelled[i] or (empty and not bare)
+        nothing = unlabelled[i] or (empty and (own.labels is not None or own.blank != "absent"))
         said = None if nothing else frozenset(names or ())
         rows.append(Row(image, said, split, known, groups[i] or None, empty, where, (sheet.files[i].parent,)))
     if own.split is not None and not all(splits) and any(splits):

@@ -77,22 +77,16 @@ def command(folder: Path, unlabeled: Path | None, test_share: float | None, dry_
     if not dry_run:
         take_turns(params)
         change_settings(params, settings)
-    for what, how in [*overview.understood, ("ratio", f"{ratio:g}: {why}")]:
-        say(f"{what:<8}  {how}")
-    say("")
     train = max(1, overview.counts["train"])
-    rows = [(name, str(seen), f"{seen / train:.1%}", str(test)) for name, seen, test in overview.classes[:SHOWN]]
-    for line in columns([("class", "train", "share", "test"), *rows], right={1, 2, 3}):
+    rows = [(name, str(seen), f"{seen / train:.1%}", str(test)) for name, seen, test in overview.classes]
+    lines = [f"{what:<8}  {how}" for what, how in [*overview.understood, ("ratio", f"{ratio:g}: {why}")]]
+    lines += ["", *columns([("class", "train", "share", "test"), *rows[:SHOWN]], right={1, 2, 3})]
+    lines += [f"... and {len(rows) - SHOWN} more classes"] * (len(rows) > SHOWN)
+    lines += ["", *columns([("image", "split", "labels"), *overview.examples]), ""]
+    lines += [f"note: {note}" for note in (*forgotten, *overview.notes)]
+    lines += [f"problem: {problem}" for problem in overview.problems]
+    for line in lines:
         say(line)
-    if len(overview.classes) > SHOWN:
-        say(f"... and {len(overview.classes) - SHOWN} more classes")
-    say("")
-    for line in columns([("image", "split", "labels"), *overview.examples]):
-        say(line)
-    say("")
-    for kind, lines in (("note", [*forgotten, *overview.notes]), ("problem", overview.problems)):
-        for line in lines:
-            say(f"{kind}: {line}")
     facts = {
         "format": options.format,
         "images": ", ".join(f"{count} {split}" for split, count in overview.counts.items() if count),
@@ -121,7 +115,7 @@ def _added(params: Path, folder: Path) -> tuple[str | None, list[str]]:
         raise SettingsError(f"{params}: own: found {own!r}, expected a section, as `own: {{}}`; correct it, or take the line out")
     if (added := own.get("added")) is None:
         return None, []
-    same = root is not None and bool(_images_of(project_root() / root) & _images_of(folder))
+    same = root is not None and not _images_of(project_root() / root).isdisjoint(_images_of(folder))
     note = f"the labels in {added} were given to the images of {root} and are not used here: own.added is empty now"
     return (added, []) if same else (None, [note])
 

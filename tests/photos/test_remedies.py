@@ -23,6 +23,8 @@ MADE = {  # a name for the picture that is made of a photograph, by its folder a
     "a number and words": lambda folder, name: f"{folder}{name}_0_mask_left.png",
     "one only": lambda folder, name: f"{folder}{name}_mask.png" if "1" in name else "",
     "a folder within": lambda folder, name: f"{folder}masks/{name}_m.png",
+    "a folder by a word before": lambda folder, name: f"masks_{folder[:-1] or 'all'}/{name}.png",
+    "folders within one": lambda folder, name: f"masks/{folder}{name}.png",
     "a folder beside": lambda folder, name: f"{folder[:-1] or 'all'}_masks/{name}.png",
 }
 
@@ -50,6 +52,25 @@ def test_pictures_made_of_photographs_are_asked_about_and_left_out(tmp_path, mad
     meant = {"format": "folders"} if form == "folders" and "folder" in made else {}  # as whose name is hardly that of a label
     raw = looked_at(tmp_path, Own(test_share=0.3, derived="photographs", label_folder="first", **meant))
     assert len(raw.items) == len(before) + len(masks), "where they are photographs"
+
+
+@pytest.mark.parametrize("form", ["folders", "within", "img/", "train/,test/", "unlabeled"])
+def test_two_folders_of_pictures_are_both_asked_about(tmp_path, form):
+    tops, more = ("masks", "depth"), tmp_path.parent / f"{tmp_path.name} more"
+    if form in ("folders", "within"):
+        names = OF_FOLDERS
+        made = [f"{pet}/{top}/{last}" for pet, _, last in (name.partition("/") for name in names) for top in tops]
+        made = made if form == "within" else [f"{top}/{name.rpartition('/')[2]}" for name in names for top in tops]
+    else:
+        places = form.split(",") if "/" in form else [""]
+        names, made = [place + name for place in places for name in NAMES], [f"{top}/{name}" for name in NAMES for top in tops]
+        write(tmp_path, [["image", "labels"], *([place + name, labels] for place in places for name, labels in LISTED)])
+    said = {"unlabeled_root": str(more)} if form == "unlabeled" else {}
+    pictures(tmp_path, names)
+    pictures(more if said else tmp_path, [*made, *(name for name in names if said)])
+    raw, turns = asked(tmp_path, **said)
+    assert turns == 1 and len(raw.items) == len(names)  # copies of labelled ones are left out
+    assert not {"masks", "depth"} & {part for item in raw.items for part in item.id.split("/")}
 
 
 def test_masks_of_photographs_without_labels_are_asked_about_too_and_texts_before_a_flag_is_a_class(tmp_path):

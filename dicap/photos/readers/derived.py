@@ -7,13 +7,13 @@ from pathlib import Path
 
 from dicap.errors import first_of
 from dicap.photos.readers.copies import checksums
-from dicap.photos.readers.heads import IMAGE
-from dicap.photos.readers.listing import split_in
+from dicap.photos.readers.heads import IMAGE, SPLIT_NAMES
+from dicap.photos.readers.listing import words_of
 from dicap.photos.readers.question import Question
 from dicap.settings import Own
 
 FEW = 3  # pictures of a folder that may bear such names by chance
-WORD = re.compile(r"[^\W\d_]{2,}")
+LETTER = re.compile(r"[^\W\d_]")
 
 
 def ask_of_derived(root: Path, own: Own, images: Iterable[str], named: Collection[str] = ()) -> None:
@@ -39,13 +39,13 @@ def ask_of_derived(root: Path, own: Own, images: Iterable[str], named: Collectio
 
 def _before(stem: str) -> dict[str, str]:
     """The names that a name begins with, up to a mark, the longest first; and what is written after each, as a pattern."""
-    cuts = [match.start() for match in re.finditer(r"(?<=.)[\s_.-]", stem)]
+    cuts = [match.start() for match in re.finditer(r"(?<=.)[\s_.@~-]", stem)]
     return {stem[:cut]: f"*{re.sub('[0-9]+', '*', stem[cut:])}" for cut in reversed(cuts)}
 
 
 def _after(stem: str) -> dict[str, str]:
     """The names that a name ends with, the longest first; and what is written before each, as a pattern."""
-    cuts = [match.end() for match in re.finditer(r"[\s_.-](?=.)", stem)]
+    cuts = [match.end() for match in re.finditer(r"[\s_.@~-](?=.)", stem)]
     return {stem[cut:]: f"*{re.sub('[0-9]+', '*', stem[:cut])}*" for cut in cuts}
 
 
@@ -58,7 +58,7 @@ def _with_a_word(images: Iterable[str], others: Iterable[str]) -> dict[str, list
         stem, ending = os.path.splitext(last)
         marks = _after(stem) | {part: pattern + ending for part, pattern in _before(stem).items()}
         marked = [
-            mark for part, mark in marks.items() if WORD.search(os.path.splitext(mark)[0]) and folder + slash + part in stems
+            mark for part, mark in marks.items() if LETTER.search(os.path.splitext(mark)[0]) and folder + slash + part in stems
         ]
         for pattern in marked[:1]:
             patterns.setdefault(pattern, []).append(name)
@@ -66,42 +66,50 @@ def _with_a_word(images: Iterable[str], others: Iterable[str]) -> dict[str, list
 
 
 def _repeated(root: Path, images: list[str], named: Collection[str]) -> dict[str, list[str]]:
-    """Folders of which each name is that of one photograph elsewhere, or has it within.
+    """Folders of which each name is that of a photograph elsewhere, or has it within.
 
-    Elsewhere is in several folders, above it, in one whose name is within the folder's, or where photographs have labels of
-    their own: two folders side by side may both be numbered.
+    Elsewhere is where photographs have labels of their own; else above it, or in a folder whose name is within the folder's; else
+    in several folders, each of which has others of the names: two folders side by side may both be numbered.
     """
     within: dict[str, list[str]] = {}
     for name in images:
-        for part in {part for part in Path(name).parts[:-1] if split_in(Path(part, "_"), Path()) is None}:
+        for part in {part for part in Path(name).parts[:-1] if not {*words_of(Path(part), Path())} <= {*SPLIT_NAMES, *IMAGE}}:
             within.setdefault(part, []).append(name)
-    of_photographs = {part for name in named for part in Path(name).parts[:-1]}
-    by_stem: dict[str, list[str]] = {}
+    stems = {part: {Path(name).stem for name in names} for part, names in within.items()}
+    of_photographs, places = {part for name in named for part in Path(name).parts[:-1]}, {Path(name).parent for name in named}
+    by_stem: dict[str, list[Path]] = {}
     for name in {*named, *images}:
-        by_stem.setdefault(Path(name).stem, []).append(name)
+        by_stem.setdefault(Path(name).stem, []).append(Path(name))
     folders: dict[str, list[str]] = {}
     derived: set[str] = set()
-    for part, names in sorted(within.items(), key=lambda pair: (pair[0].casefold() in IMAGE, pair[0])):
-        pairs = [(name, other) for name in names for other in _of_name(name, part, by_stem)]
-        others = {other for _, other in pairs}
-        one_each = FEW <= len(names) == len(pairs) == len({name for name, _ in pairs})
-        apart = (
-            bool(named)
-            or len({Path(other).parent for other in others}) > 1
-            or all(Path(other).parent in Path(name).parents or Path(other).parent.name in _before(part) for name, other in pairs)
-        )
-        if one_each and apart and part not in of_photographs and derived.isdisjoint({*names} | others):
-            # A link to another one, or its copy, is a photograph with several labels.
-            marks = (checksums([root / one, root / other]) for one, other in pairs)
-            if any(one is not None and one == other for one, other in marks):
+    for part, names in sorted(within.items()):
+        if len(names) < FEW or part in of_photographs or not derived.isdisjoint(names):
+            continue
+        others = {name: _of_name(Path(name), part, by_stem) for name in names}
+        near = {
+            name: [one for one in some if one.parent in (places or _around(Path(name), part))] for name, some in others.items()
+        }
+        if not named and not all(near.values()):
+            larger = {one for one in within if stems[one] >= stems[part]}
+            near = {name: [one for one in some if larger.isdisjoint(one.parts[:-1])] for name, some in others.items()}
+            if len({one.parent for some in near.values() for one in some}) < 2 or any(len(some) > 1 for some in near.values()):
                 continue
+        # A link to another one, or its copy, is a photograph with several labels.
+        pairs = (checksums([root / name, root / one]) for name, some in near.items() for one in some)
+        if all(near.values()) and not any(mark is not None and mark == other for mark, other in pairs):
             folders[part if all(name.startswith(f"{part}/") for name in names) else f"*/{part}/*"] = names
             derived |= {*names}
     return folders
 
 
-def _of_name(name: str, part: str, by_stem: dict[str, list[str]]) -> list[str]:
+def _of_name(name: Path, part: str, by_stem: dict[str, list[Path]]) -> list[Path]:
     """The photographs outside a folder whose name a picture has, else those whose name is the longest in it."""
-    stem = Path(name).stem
-    outside = ([other for other in by_stem.get(one, ()) if part not in Path(other).parts] for one in (stem, *_before(stem)))
+    outside = ([one for one in by_stem.get(stem, ()) if part not in one.parts] for stem in (name.stem, *_before(name.stem)))
     return next(filter(None, outside), [])
+
+
+def _around(name: Path, part: str) -> set[Path]:
+    """Folders of photographs that a picture may be made of: above it, or where a part of its path is less or not there."""
+    above = Path(*name.parts[: name.parts.index(part)])
+    below = Path(*name.parts[name.parts.index(part) + 1 : -1])
+    return {*name.parents} | {above / one / below for one in ("", *_before(part), *_after(part))}

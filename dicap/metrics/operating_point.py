@@ -10,6 +10,7 @@ from math import ceil, log10, sqrt
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 Z = 1.959964  # of a 95 % interval
 
@@ -110,28 +111,13 @@ def reliability(chance: np.ndarray, right: np.ndarray, bins: int = 10) -> list[d
         A dict {left, right, n, images, chance, share, low, high} for every bin that holds a decision, ascending. `low` and
         `high`: an interval of the share. Entries of one image are not independent, so an image counts once in each.
     """
-    known = ~np.isnan(chance)
-    image, chance, right = np.nonzero(known)[0], chance[known].astype(np.float64), np.asarray(right)[known].astype(np.float64)
-    index = bin_of(chance, bins)
-    edges = np.arange(bins + 1) / bins
-    rows = []
-    for k in np.unique(index):
-        inside = index == k
-        images, share = len(np.unique(image[inside])), float(right[inside].mean())
-        low, high = wilson(share, images)
-        rows.append(
-            {
-                "left": float(edges[k]),
-                "right": float(edges[k + 1]),
-                "n": int(inside.sum()),
-                "images": images,
-                "chance": float(chance[inside].mean()),
-                "share": share,
-                "low": float(low),
-                "high": float(high),
-            }
-        )
-    return rows
+    known, edges = ~np.isnan(chance), np.arange(bins + 1) / bins
+    entries = {"image": np.nonzero(known)[0], "chance": chance[known], "share": np.asarray(right)[known]}
+    of_bin = pd.DataFrame(entries, dtype=float).groupby(bin_of(chance[known], bins))
+    rows = of_bin.mean().assign(n=of_bin.size(), images=of_bin["image"].nunique())
+    low, high = wilson(rows["share"].to_numpy(), rows["images"].to_numpy())
+    rows = rows.assign(left=edges[rows.index], right=edges[rows.index + 1], low=low, high=high)
+    return rows[["left", "right", "n", "images", "chance", "share", "low", "high"]].to_dict("records")  # type: ignore[return-value]
 
 
 def gap(bins: list[dict[str, float]]) -> float | None:

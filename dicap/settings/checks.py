@@ -37,10 +37,8 @@ def contradictions(s: Settings, origins: dict[str, str]) -> Iterator[str]:
     if s.method == "d2l" and s.needs_features:
         tiles = "d2l looks at tiles of the images themselves, not at features"
         yield wrong("warmup.trainable", f"but {tiles}; set warmup.trainable and train.trainable to all")
-    if (stage := _first_by_steps_on_features(s)) is not None:
-        by_steps = f"but {stage} trains the head by steps on strong views"
-        if not s.features.views:
-            yield wrong("features.views", f"{by_steps}; set it to 1 or more")
+    if (stage := _first_by_steps_on_features(s)) is not None and not s.features.views:
+        yield wrong("features.views", f"but {stage} trains the head by steps on strong views; set it to 1 or more")
     if s.method == "pclp":
         batch, labelled = pclp_batch(s)
         if labelled >= batch:

@@ -29,11 +29,6 @@ def is_coco(path: Path) -> bool:
     return data[:64].lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"{") and b'"images"' in data and b'"categories"' in data
 
 
-def is_beside(name: str) -> bool:
-    """Whether a file is one of other annotations by its name."""
-    return Path(name).name.startswith(OTHERS)
-
-
 def read(root: Path, own: Own) -> Listing:
     """An image with an annotation of a category has that label; one without any has none of them (but see `own.empty`).
 
@@ -51,8 +46,8 @@ def read(root: Path, own: Own) -> Listing:
             listing.notes.append(f"{path.name} was passed by: none of its {len(rows)} images is here")
     if listing.notes and not listing.rows:
         raise DataError(f"{root}: {listing.notes[0]}; put the folder of images there, or a link to it")
-    beside = [name for name in list_others(root) if is_beside(name) and name not in (own.files or ())]
-    if beside := [name for name in beside if not is_ignored(name, own.ignore)]:
+    others = [name for name in list_others(root) if Path(name).name.startswith(OTHERS)]
+    if beside := [name for name in others if name not in (own.files or ()) and not is_ignored(name, own.ignore)]:
         listing.notes.append(f"annotations of COCO that are not read, nor classes that only they have: {first_of(beside, 3)}")
     return listing
 

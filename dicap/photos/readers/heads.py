@@ -13,10 +13,8 @@ IMAGE = (
     *("image", "images", "file_name", "filename", "file", "image_path", "filepath", "file_path", "path", "image_name"),
     *("image_file", "img", "photo", "photograph", "picture", "image_id", "imageid", "id"),
 )
-LABEL = (
-    *("labels", "label", "ground_truth", "tags", "tag", "classes", "class", "categories", "category", "keywords"),
-    *("class_name", "label_name"),
-)
+LABEL = ("labels", "label", "ground_truth", "tags", "tag", "classes", "class", "categories", "category", "keywords")
+LABEL += ("class_name", "label_name")
 SPLIT = ("split", "set", "subset", "partition", "data_split", "phase")
 OPEN = ("unlabeled", "unlabelled", "not_labeled", "not_labelled")
 VALUE = re.compile(r"(is_)?(confidence|value|present|presence|positive|verified|truth|score|answer)")

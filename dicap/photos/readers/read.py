@@ -409,14 +409,10 @@ def with_test(raw: RawSet, share: float) -> RawSet:
         labels[place, [c for row in rows for c in raw.items[row].labels or ()]] = True
     if len(names) == 1:
         rows = groups[names[0]]
-        if len(rows) == 1:
-            raise DataError(
-                f"{raw.dataset}: only {names[0]} is labelled, and a test split needs another one; where folders are the labels, "
-                "pass --format folders"
-            )
         marks = {*checksums([raw.images.paths[i] for i in rows])} if isinstance(raw.images, FileImages) else set()
         what = "copies of one photograph" if len(marks - {None}) == len(marks) == 1 else "of one group"
-        raise DataError(f"{raw.dataset}: all {len(rows)} labelled images are {what}; a test split needs another")
+        what = f"all {len(rows)} labelled images are {what}" if len(rows) > 1 else f"only {names[0]} is labelled"
+        raise DataError(f"{raw.dataset}: {what}; a test split needs another; where folders are the labels: --format folders")
     order = order_by_name(names, 0, "test")
     chosen = {row for place in np.flatnonzero(stratified(labels[order], share)) for row in groups[names[order[place]]]}
     items = [replace(item, split="test") if i in chosen else item for i, item in enumerate(raw.items)]

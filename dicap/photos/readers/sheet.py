@@ -91,16 +91,17 @@ def read_sheet(path: Path) -> Sheet:
     if ending in (".xlsx", ".xls", ".ods", ".numbers"):
         raise DataError(f"{path}: a spreadsheet; save it as CSV (UTF-8) and name that")
     try:
-        header, rows, places = _parquet(path) if ending == ".parquet" else _csv(path)
+        cells, places = _parquet(path) if ending == ".parquet" else _csv(path)
     except (pa.ArrowException, csv.Error, OSError) as error:
         raise DataError(f"{path}: not readable ({first_line(error)}); write it again") from None
-    for row, place in zip(rows, places, strict=True):
-        if [str(cell).strip() for cell in row] == header:
-            raise DataError(f"{place}: the heads a second time; take the row out")
-    cells = pd.DataFrame(rows, columns=[head or f"column {number}" for number, head in enumerate(header, 1)], dtype=object)
+    header = [str(head).strip() for head in cells.columns]
+    texts = [["" if cell is None else str(cell).strip() for cell in row] for row in cells.itertuples(index=False, name=None)]
+    if header in texts:
+        raise DataError(f"{places[texts.index(header)]}: the heads a second time; take the row out")
+    cells.columns = [head or f"column {number}" for number, head in enumerate(header, 1)]
     if any(twice := cells.columns.duplicated()):
         raise DataError(f"{path}: column {cells.columns[twice][0]} occurs twice; keep one")
-    kept = [bool(head) or any(str(row[c] or "").strip() for row in rows) for c, head in enumerate(header)]
+    kept = [bool(head) or any(row[c] for row in texts) for c, head in enumerate(header)]
     return Sheet(path, cells.loc[:, kept], places, [path] * len(places), literal=ending == ".parquet")
 
 
@@ -115,11 +116,8 @@ def decode(path: Path) -> str:
     return text
 
 
-Content = tuple[list[str], Sequence[Sequence[Any]], list[str]]  # heads, rows, and the place of each
-
-
-def _csv(path: Path) -> Content:
-    """By Python's reader, which knows the line of each row; pandas' fills up rows that are cut short."""
+def _csv(path: Path) -> tuple[pd.DataFrame, list[str]]:
+    """Cells and their places, by Python's reader, which knows the line of each row; pandas' fills up rows that are cut short."""
     text = decode(path).lstrip("\r\n")
     separator = max(SEPARATORS, key=text.partition("\n")[0].count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
@@ -136,26 +134,21 @@ def _csv(path: Path) -> Content:
                 f"with quotes around values that hold {separator!r}"
             )
         rows.append(row)
-    return header, rows, places
+    return pd.DataFrame(rows, columns=header, dtype=object), places
 
 
-def _parquet(path: Path) -> Content:
+def _parquet(path: Path) -> tuple[pd.DataFrame, list[str]]:
+    """Its cells, None for a missing value and a list for an array, and their places."""
     with open(path, "rb") as file:  # pyarrow's message would have the path a second time, and be cut by its length
         try:
             frame = pd.read_parquet(file)
             frame = frame if isinstance(frame.index, pd.RangeIndex) else frame.reset_index()
         except ValueError as error:  # of pyarrow, or of what pandas keeps in the metadata
             raise DataError(f"{path}: not readable ({first_line(error)}); write it again") from None
-    columns = [[*map(_cell, frame.iloc[:, c])] for c in range(frame.shape[1])]
-    places = [f"{path}: row {number}" for number in range(1, len(frame) + 1)]
-    return [str(name).strip() for name in frame.columns], [*zip(*columns, strict=True)], places
-
-
-def _cell(value: Any) -> Any:
-    """A Parquet value: None for a missing one, a list for an array."""
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    return None if not isinstance(value, list | tuple | dict | set) and pd.isna(value) else value
+    cells = (
+        frame.astype(object).where(frame.notna(), None).map(lambda cell: cell.tolist() if isinstance(cell, np.ndarray) else cell)
+    )
+    return cells, [f"{path}: row {number}" for number in range(1, len(frame) + 1)]
 
 
 def read_names(sheet: Sheet, head: str, separator: str, what: str = "labels") -> Names:

@@ -96,7 +96,9 @@ def _format_of(root: Path, name: str, named: bool) -> str | None:
 
 def _is_beside(name: str, kind: str) -> bool:
     """Whether a file is one that a format has beside its labels."""
-    return (kind == "coco" and coco_file.is_beside(name)) or (kind == "voc_xml" and "ImageSets" in Path(name).parts)
+    return (kind == "coco" and Path(name).name.startswith(coco_file.OTHERS)) or (
+        kind == "voc_xml" and "ImageSets" in Path(name).parts
+    )
 
 
 def _labels(root: Path, said: Own, others: list[str]) -> tuple[str, list[str]]:

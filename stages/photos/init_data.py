@@ -17,7 +17,6 @@ from stages.support.terminal import columns, finish, say
 if TYPE_CHECKING:
     from dicap.photos.survey import Survey
 
-
 SHOWN = 40  # classes
 MAX_REJECTED = 0.01  # convert.max_rejected as published
 ELSEWHERE = ("unlabeled_root", "test_share", "added", "new_classes")  # settings of `own` with options of other names, or none

@@ -27,7 +27,6 @@ FILES = {
     "experiments/photographs.yaml": "experiments/photographs.yaml",
 }
 
-
 AUTHOR = ("-c", "user.name=dicap", "-c", "user.email=dicap@localhost")  # of the first commit where Git knows nobody
 
 

@@ -63,7 +63,8 @@ def test_two_folders_of_pictures_are_both_asked_about(tmp_path, form):
         made = made if form == "within" else [f"{top}/{name.rpartition('/')[2]}" for name in names for top in tops]
     else:
         places = form.split(",") if "/" in form else [""]
-        names, made = [place + name for place in places for name in NAMES], [f"{top}/{name}" for name in NAMES for top in tops]
+        names = [place + name for place in places for name in NAMES]
+        made = [f"{place if len(places) > 1 else ''}{top}/{name}" for place in places for name in NAMES for top in tops]
         write(tmp_path, [["image", "labels"], *([place + name, labels] for place in places for name, labels in LISTED)])
     said = {"unlabeled_root": str(more)} if form == "unlabeled" else {}
     pictures(tmp_path, names)

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
@@ -68,8 +69,8 @@ def _with_a_word(images: Iterable[str], others: Iterable[str]) -> dict[str, list
 def _repeated(root: Path, images: list[str], named: Collection[str]) -> dict[str, list[str]]:
     """Folders of which each name is that of a photograph elsewhere, or has it within.
 
-    Elsewhere is where photographs have labels of their own; else above it, or in a folder whose name is within the folder's; else
-    in several folders, each of which has others of the names: two folders side by side may both be numbered.
+    Elsewhere is above it, or in folders by whose names and the same word several are named; else where photographs have labels of
+    their own, or in several folders, each of which has others of the names: two folders side by side may both be numbered.
     """
     within: dict[str, list[str]] = {}
     for name in images:
@@ -77,6 +78,8 @@ def _repeated(root: Path, images: list[str], named: Collection[str]) -> dict[str
             within.setdefault(part, []).append(name)
     stems = {part: {Path(name).stem for name in names} for part, names in within.items()}
     of_photographs, places = {part for name in named for part in Path(name).parts[:-1]}, {Path(name).parent for name in named}
+    known = {*within} | of_photographs
+    words = Counter(word for part in within for one, word in {**_before(part), **_after(part)}.items() if one in known)
     by_stem: dict[str, list[Path]] = {}
     for name in {*named, *images}:
         by_stem.setdefault(Path(name).stem, []).append(Path(name))
@@ -86,13 +89,14 @@ def _repeated(root: Path, images: list[str], named: Collection[str]) -> dict[str
         if len(names) < FEW or part in of_photographs or not derived.isdisjoint(names):
             continue
         others = {name: _of_name(Path(name), part, by_stem) for name in names}
-        near = {
-            name: [one for one in some if one.parent in (places or _around(Path(name), part))] for name, some in others.items()
-        }
-        if not named and not all(near.values()):
+        less = [one for one, word in {**_before(part), **_after(part)}.items() if words[word] > 1]
+        near = {name: [one for one in some if one.parent in _around(Path(name), part, less)] for name, some in others.items()}
+        if not all(near.values()):
             larger = {one for one in within if stems[one] >= stems[part]}
-            near = {name: [one for one in some if larger.isdisjoint(one.parts[:-1])] for name, some in others.items()}
-            if len({one.parent for some in near.values() for one in some}) < 2 or any(len(some) > 1 for some in near.values()):
+            every = {one for some in others.values() for one in some}
+            apart = {one for one in every if (one.parent in places if named else larger.isdisjoint(one.parts[:-1]))}
+            near = {name: [one for one in some if one in apart] for name, some in others.items()}
+            if any(len(some) > 1 for some in near.values()) or not (named or len({one.parent for one in apart}) > 1):
                 continue
         # A link to another one, or its copy, is a photograph with several labels.
         pairs = (checksums([root / name, root / one]) for name, some in near.items() for one in some)
@@ -108,8 +112,7 @@ def _of_name(name: Path, part: str, by_stem: dict[str, list[Path]]) -> list[Path
     return next(filter(None, outside), [])
 
 
-def _around(name: Path, part: str) -> set[Path]:
+def _around(name: Path, part: str, less: list[str]) -> set[Path]:
     """Folders of photographs that a picture may be made of: above it, or where a part of its path is less or not there."""
-    above = Path(*name.parts[: name.parts.index(part)])
-    below = Path(*name.parts[name.parts.index(part) + 1 : -1])
-    return {*name.parents} | {above / one / below for one in ("", *_before(part), *_after(part))}
+    place = name.parts.index(part)
+    return {*name.parents} | {Path(*name.parts[:place], one, *name.parts[place + 1 : -1]) for one in ("", *less)}

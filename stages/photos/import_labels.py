@@ -100,10 +100,8 @@ def filled_in(
         raise DataError(f"{filled}: no image was labelled {', '.join(names[:5])} so far; {ways}")
     check_names(filled, names)
     if (words := [name for name in names if says_nothing(name, (*classes, *names))]) and own.words != "class":
-        raise DataError(
-            f"{filled}: {words[0]!r} is no name of a class; write `-` for none of the classes, nothing where it is not known; "
-            "if it is a class, set own.words to class in params.yaml"
-        )
+        ways = "write `-` for none of the classes, nothing where it is not known, or set own.words to class in params.yaml"
+        raise DataError(f"{filled}: {words[0]!r} is no name of a class; {ways}")
     return {image: labels.whole({*classes, *names}) for image, labels in given.items()}, names
 
 
@@ -112,16 +110,15 @@ def own_words(raw: RawSet, images: Collection[str]) -> dict[str, tuple[Given | N
     from dicap.photos.readers.read import given_of, photo_mark
 
     files = zip(raw.items, getattr(raw.images, "paths", ()), strict=True)
-    told = ((item.id, given_of(item.labels, item.absent, raw.classes), file) for item, file in files if item.id in images)
-    return dict.fromkeys(images, (None, "")) | {image: (labels, photo_mark(file)) for image, labels, file in told}
+    told = {item.id: (given_of(item, raw.classes), photo_mark(file)) for item, file in files if item.id in images}
+    return dict.fromkeys(images, (None, "")) | told
 
 
 def known(raw: RawSet) -> dict[str, Given]:
     """What is known of each labelled image, of all classes that are not unknown."""
     from dicap.photos.readers.read import given_of
 
-    told = ((item.id, given_of(item.labels, item.absent, raw.classes)) for item in raw.items)
-    return {image: labels.among(raw.classes) for image, labels in told if labels is not None}
+    return {item.id: labels.among(raw.classes) for item in raw.items if (labels := given_of(item, raw.classes)) is not None}
 
 
 def marked(labels: Given, own: Given | None, photo: str) -> Given:

@@ -406,7 +406,7 @@ BROKEN = {  # what is there, and the words of the one line
     "column usage": table(SPLIT.replace("split", "usage")),
     "refers to 99": lambda root: coco(root, annotations=[{"image_id": 0, "category_id": 99}]),
     "images: 2 have the id 0": lambda root: coco(root, images=TWICE),
-    "all 4 labelled images are copies of one": lambda root: [picture(root / "cat" / f"{i}.png") for i in range(4)],
+    "all labelled images (4) are one photograph, its copies": lambda root: [picture(root / "cat" / f"{i}.png") for i in range(4)],
     "none of 0": lambda root: coco(root, images=[], annotations=[]),
     "has no image or no answers": label_studio({"a.png": [{"result": "cat"}]}),
     "an answer has a choice without a name": label_studio({"a.png": [choice("cat")], "b.png": [choice("")]}),

@@ -41,7 +41,7 @@ def imported(root, labels, **own):
     given = {}
     for item, file in zip(raw.items, raw.images.paths, strict=True):
         if item.id in labels:
-            said = given_of(item.labels, item.absent, raw.classes)
+            said = given_of(item, raw.classes)
             given[item.id] = Given(labels[item.id], None, "" if said is None else said.mark(), photo_mark(file))
     path = root / "labels" / "added-1.csv"
     path.parent.mkdir(exist_ok=True)

@@ -25,7 +25,7 @@ OF_BOXES = ("occluded", "rotation", "track_id", "keyframe")  # attributes that C
 
 def is_coco(path: Path) -> bool:
     """Whether a file holds the words of images and categories: half a gigabyte is searched for them, not decoded twice."""
-    data = path.read_bytes()
+    data = b"" if path.name.startswith(OTHERS) else path.read_bytes()
     return data[:64].lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"{") and b'"images"' in data and b'"categories"' in data
 
 
@@ -84,15 +84,10 @@ def _check_keys(path: Path, root: Path, images: list[dict[str, Any]], annotation
     """Refuse a model's answers, and categories that were looked for in part; ask of keys without a role."""
     keys = {key: 0 for image in images for key in image}
     if some := sorted(IN_PART & {*keys}):
-        raise DataError(
-            f"{path}: its images name categories that were or were not looked for ({some[0]}), so others are unknown; "
-            "write labels.csv with the columns image, labels, absent"
-        )
+        text = f"images say what was looked for in part ({some[0]}), so others are unknown"
+        raise DataError(f"{path}: {text}; write labels.csv with the columns image, labels, absent")
     said = {key: 0 for entry in annotations for key in entry}
     if "score" in said and not is_ignored("score", own.ignore):
-        raise Question(
-            f"{path}: annotations have a score, so they are a model's answers; is the file left out? If somebody has corrected "
-            "them, --ignore score",
-            ignore=[path.relative_to(root).as_posix()],
-        )
+        text = "annotations have a score, so they are a model's answers; is the file left out, or corrected (--ignore score)?"
+        raise Question(f"{path}: {text}", ignore=[path.relative_to(root).as_posix()])
     ask_of_keys(path, [key for key in [*keys, *said] if key not in USUAL], [*keys], own)

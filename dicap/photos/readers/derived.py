@@ -15,6 +15,7 @@ from dicap.settings import Own
 
 FEW = 3  # pictures of a folder that may bear such names by chance
 LETTER = re.compile(r"[^\W\d_]")
+MARK = re.compile(r"[\s_.@~-]")  # between a name and a word
 
 
 def ask_of_derived(root: Path, own: Own, images: Iterable[str], named: Collection[str] = ()) -> None:
@@ -38,16 +39,12 @@ def ask_of_derived(root: Path, own: Own, images: Iterable[str], named: Collectio
         )
 
 
-def _before(stem: str) -> dict[str, str]:
-    """The names that a name begins with, up to a mark, the longest first; and what is written after each, as a pattern."""
-    cuts = [match.start() for match in re.finditer(r"(?<=.)[\s_.@~-]", stem)]
-    return {stem[:cut]: f"*{re.sub('[0-9]+', '*', stem[cut:])}" for cut in reversed(cuts)}
-
-
-def _after(stem: str) -> dict[str, str]:
-    """The names that a name ends with, the longest first; and what is written before each, as a pattern."""
-    cuts = [match.end() for match in re.finditer(r"[\s_.@~-](?=.)", stem)]
-    return {stem[cut:]: f"*{re.sub('[0-9]+', '*', stem[:cut])}*" for cut in cuts}
+def _words(name: str, ending: str = "") -> dict[str, str]:
+    """The names that a name ends or begins with, up to a mark, the longest first; and what is beside each, as a pattern."""
+    marks = [*MARK.finditer(name)]
+    words = {name[mark.end() :]: f"*{name[: mark.end()]}*" for mark in marks}
+    words |= {name[: mark.start()]: f"*{name[mark.start() :]}{ending}" for mark in reversed(marks)}
+    return {part: re.sub("[0-9]+", "*", word) for part, word in words.items() if part}
 
 
 def _with_a_word(images: Iterable[str], others: Iterable[str]) -> dict[str, list[str]]:
@@ -56,13 +53,10 @@ def _with_a_word(images: Iterable[str], others: Iterable[str]) -> dict[str, list
     patterns: dict[str, list[str]] = {}
     for name in images:
         folder, slash, last = name.rpartition("/")
-        stem, ending = os.path.splitext(last)
-        marks = _after(stem) | {part: pattern + ending for part, pattern in _before(stem).items()}
-        marked = [
-            mark for part, mark in marks.items() if LETTER.search(os.path.splitext(mark)[0]) and folder + slash + part in stems
-        ]
-        for pattern in marked[:1]:
-            patterns.setdefault(pattern, []).append(name)
+        for part, word in _words(*os.path.splitext(last)).items():
+            if folder + slash + part in stems and LETTER.search(os.path.splitext(word)[0]):
+                patterns.setdefault(word, []).append(name)
+                break
     return patterns
 
 
@@ -78,8 +72,9 @@ def _repeated(root: Path, images: list[str], named: Collection[str]) -> dict[str
             within.setdefault(part, []).append(name)
     stems = {part: {Path(name).stem for name in names} for part, names in within.items()}
     of_photographs, places = {part for name in named for part in Path(name).parts[:-1]}, {Path(name).parent for name in named}
-    known = {*within} | of_photographs
-    words = Counter(word for part in within for one, word in {**_before(part), **_after(part)}.items() if one in known)
+    # The folders by whose name and a word each is named.
+    less = {part: {one: word for one, word in _words(part).items() if one in {*within} | of_photographs} for part in within}
+    often = Counter(word for words in less.values() for word in words.values())
     by_stem: dict[str, list[Path]] = {}
     for name in {*named, *images}:
         by_stem.setdefault(Path(name).stem, []).append(Path(name))
@@ -89,14 +84,15 @@ def _repeated(root: Path, images: list[str], named: Collection[str]) -> dict[str
         if len(names) < FEW or part in of_photographs or not derived.isdisjoint(names):
             continue
         others = {name: _of_name(Path(name), part, by_stem) for name in names}
-        less = [one for one, word in {**_before(part), **_after(part)}.items() if words[word] > 1]
-        near = {name: [one for one in some if one.parent in _around(Path(name), part, less)] for name, some in others.items()}
+        instead = ["", *(one for one, word in less[part].items() if often[word] > 1)]
+        around = {name: _around(Path(name), part, instead) for name in names}
+        near = {name: [one for one in some if one.parent in around[name]] for name, some in others.items()}
         if not all(near.values()):
             larger = {one for one in within if stems[one] >= stems[part]}
-            every = {one for some in others.values() for one in some}
-            apart = {one for one in every if (one.parent in places if named else larger.isdisjoint(one.parts[:-1]))}
-            near = {name: [one for one in some if one in apart] for name, some in others.items()}
-            if any(len(some) > 1 for some in near.values()) or not (named or len({one.parent for one in apart}) > 1):
+            every = {one.parent for some in others.values() for one in some}
+            apart = every & places if named else {place for place in every if larger.isdisjoint(place.parts)}
+            near = {name: [one for one in some if one.parent in apart] for name, some in others.items()}
+            if any(len(some) > 1 for some in near.values()) or not (named or len(apart) > 1):
                 continue
         # A link to another one, or its copy, is a photograph with several labels.
         pairs = (checksums([root / name, root / one]) for name, some in near.items() for one in some)
@@ -107,12 +103,13 @@ def _repeated(root: Path, images: list[str], named: Collection[str]) -> dict[str
 
 
 def _of_name(name: Path, part: str, by_stem: dict[str, list[Path]]) -> list[Path]:
-    """The photographs outside a folder whose name a picture has, else those whose name is the longest in it."""
-    outside = ([one for one in by_stem.get(stem, ()) if part not in one.parts] for stem in (name.stem, *_before(name.stem)))
+    """The photographs outside a folder whose name a picture has, else those whose name is the longest that it begins with."""
+    begun = [name.stem, *(name.stem[: mark.start()] for mark in reversed([*MARK.finditer(name.stem)]))]
+    outside = ([one for one in by_stem.get(stem, ()) if part not in one.parts] for stem in begun)
     return next(filter(None, outside), [])
 
 
-def _around(name: Path, part: str, less: list[str]) -> set[Path]:
-    """Folders of photographs that a picture may be made of: above it, or where a part of its path is less or not there."""
+def _around(name: Path, part: str, instead: list[str]) -> set[Path]:
+    """Folders of photographs that a picture may be made of: above it, or with another part of its path instead of one."""
     place = name.parts.index(part)
-    return {*name.parents} | {Path(*name.parts[:place], one, *name.parts[place + 1 : -1]) for one in ("", *less)}
+    return {*name.parents} | {Path(*name.parts[:place], one, *name.parts[place + 1 : -1]) for one in instead}

@@ -74,11 +74,10 @@ def _take_splits(root: Path, parts_of: dict[str, list[str]], own: Own) -> dict[s
         if not {*within.values()} <= {*(own.names or ())}:
             above = {folder for path in within for folder in Path(path).parents}
             left = {next((one for one in reversed(Path(path).parents) if one not in above), Path(path)) for path in beside}
-            raise Question(
-                f"{root}: {beside[0]} lies in no folder of a split, as others do ({first_of(sorted({*within.values()}), 4)}): is "
-                "it left out? Or name its folder train, val, test or unlabeled; or where these are labels, name them (--names)",
-                ignore=sorted(one.as_posix() for one in left),
-            )
+            named = first_of(sorted({*within.values()}), 4)
+            text = f"{root}: {beside[0]} lies in no folder of a split, as others do ({named}): is it left out? Or name its folder"
+            way = "train, val, test or unlabeled; or where these are labels, name them (--names)"
+            raise Question(f"{text} {way}", ignore=sorted(one.as_posix() for one in left))
         folder_of = {path: part for path, part in folder_of.items() if path not in within}
     for path, part in folder_of.items():
         parts_of[path].remove(part)

@@ -86,10 +86,8 @@ def _controls(choices: dict[str, set[str]], marked: set[str], said: list[str] | 
     if len(choices) > 1 or marked:
         named = sorted(choices.keys() - marked, key=lambda control: (-len(choices[control]), control))
         shown = "; ".join(f"{control}: {first_of(sorted(names), 3)}" for control, names in sorted(choices.items()))
-        raise Question(
-            f"{where}: which controls hold classes ({shown})? One of yes and no is a class of its own name (own.classes)",
-            classes=named[:1] or sorted(marked),
-        )
+        text = f"{where}: which controls hold classes ({shown})? One of yes and no is a class of its own name (own.classes)"
+        raise Question(text, classes=named[:1] or sorted(marked))
     return {*choices}
 
 

@@ -101,10 +101,8 @@ def to_raw(root: Path, listing: Listing, own: Own, looking: bool = False) -> Raw
     check_names(root, classes)
     if not looking and own.names is not None and (new := sorted({*classes} - {*own.names, *(own.new_classes or ())})):
         where = next(row.where for row in rows if new[0] in (row.labels or ()))
-        raise DataError(
-            f"{where}: {first_of(list(map(repr, new)), 3)}: no such class was there when init-data looked; correct it, or run "
-            f"`dicap-stage init-data {root}` again (--ignore leaves a file or folder out)"
-        )
+        text = f"{first_of(list(map(repr, new)), 3)}: no such class was there when init-data looked; correct it, or run"
+        raise DataError(f"{where}: {text} `dicap-stage init-data {root}` again (--ignore leaves a file or folder out)")
     if strange := sorted({name for row in rows for name in row.absent or ()} - {*classes}):
         shown = first_of(strange, 8)
         notes.append(f"{len(strange)} names are said to be absent and are nowhere a label, so they are no classes: {shown}")
@@ -129,10 +127,9 @@ def _one_each(root: Path, listing: Listing, own: Own) -> tuple[list[Row], list[P
     located = [(row, _located(root, row, finder)) for row in listing.rows]
     if located and not any(file.is_file() for _, file in located) and (images := list_images(root, required=False)):
         row, _ = located[0]
-        raise DataError(
-            f"{row.where}: image: {row.image!r} is not below {root}, nor another that is named; there is {images[0]}. Put images "
-            "there, write names as they are (a spreadsheet takes away leading zeros), or name their column (init-data --image)"
-        )
+        text = f"{row.image!r} is not below {root}, nor another that is named; there is {images[0]}"
+        way = "put images there, write names as they are (with leading zeros), or name their column (init-data --image)"
+        raise DataError(f"{row.where}: image: {text}; {way}")
     of_file: dict[object, list[tuple[Row, Path]]] = {}
     for row, file in located:
         of_file.setdefault(same_file(file), []).append((row, file))
@@ -145,10 +142,8 @@ def _one_each(root: Path, listing: Listing, own: Own) -> tuple[list[Row], list[P
         differ = not all(spelled) and len({(one.labels, one.absent, one.split, one.group) for one, _ in same}) > 1
         for other, _ in same[1:]:
             if differ and other.image != first.image:
-                raise DataError(
-                    f"{other.where}: image {other.image!r} is that of {first.where} ({first.image!r}) by another spelling, with "
-                    "other words; one of the two may be missing: write the names as they are"
-                )
+                text = f"{other.image!r} is that of {first.where} ({first.image!r}) by another spelling, with other words"
+                raise DataError(f"{other.where}: image {text}; one of the two may be missing: write the names as they are")
             if other.labels is not None or other.split not in (None, "unlabeled"):
                 row = _united(row, other, own)
         rows.append(replace(row, image=relative_id(file, root), labels=_composed(row.labels), absent=_composed(row.absent)))
@@ -169,7 +164,7 @@ def _united(first: Row, other: Row, own: Own) -> Row:
     if other.labels is None:
         return first
     if (first.labels, first.absent) != (other.labels, other.absent) and own.format != "folders" and own.rows != "label":
-        if own.format not in (None, "table"):
+        if own.format != "table":
             raise DataError(f"{place}, with other labels; keep one, or leave the other file out (init-data --ignore)")
         text = f"{place}, with other labels; keep one with all labels in it (`a;b`); or is each row one label of its image?"
         raise Question(text, rows="label")
@@ -197,10 +192,8 @@ def _located(root: Path, row: Row, finder: Finder) -> Path:
     lies, named = split_in(file.parent / "_", root), Path("/", row.image.replace("\\", "/")).parent / "_"
     said = split_in(named, Path("/")) or split_in(Path(row.where), root)
     if row.image in finder.elsewhere and None not in (lies, said) and lies != said:
-        raise DataError(
-            f"{row.where}: image: {row.image!r} of split {said} is not there; {relative_id(file, root)} is of split {lies}; put "
-            f"the images of {said} there, or write the names as they are"
-        )
+        text = f"{row.image!r} of split {said} is not there, and {relative_id(file, root)} is of split {lies}"
+        raise DataError(f"{row.where}: image: {text}; put the images of {said} there, or write the names as they are")
     return root / path
 
 
@@ -218,10 +211,8 @@ def _with_splits_of_folders(rows: list[Row]) -> tuple[list[Row], list[str]]:
     first = rows[beside.index(True)] if any(beside) else rows[0]
     if named == {"train"}:
         if any(part.lower() in SPLIT_NAMES for row in rows for part in Path(row.image).parts[:-1]):
-            raise DataError(
-                f"{first.where}: {first.image} lies beside a folder of split train, and no test split is said: which split is "
-                "it of? Write a column split, or name its folder train, val, test or unlabeled"
-            )
+            text = f"{first.image} lies beside a folder of split train, and no test split is said: which split is it of?"
+            raise DataError(f"{first.where}: {text} Write a column split, or name its folder train, val, test or unlabeled")
         return rows, []
     notes = ["no split is said: each image has that of the folder it lies in (train, val, test)"]
     if count := sum(beside):
@@ -234,39 +225,30 @@ def _with_empty(rows: list[Row], empty: str, in_folders: bool) -> tuple[list[Row
     """The rows with what an image means of which nothing is said (`own.empty`), and notes.
 
     Without a split it is not labelled, but where the format lists labelled images alone. Nobody looked at it where none of the
-    classes is said of other images, and in a split or a file in which no image has a label.
-
-    Args:
-        in_folders: whether the splits are those of folders.
-
-    Raises:
-        Question: most of the images are so, or one in a folder of a split, or all of a split are said to show none; and it is not
-            said what it means.
+    classes is said of other images, and in a split or a file in which no image has a label. Where the splits are those of
+    folders (`in_folders`), most of the images are so, or all of a split are said to show none, that is a Question.
     """
     labelled = [row for row in rows if row.split != "unlabeled" and (row.labels is not None or (row.empty and row.split))]
     said = [row for row in labelled if row.absent is None]
-    parts = {id(row): {row.split or row.where, row.where} for row in said}
+    parts = {row: {row.split or row.where, row.where} for row in said}
     sizes = Counter(part for of_row in parts.values() for part in of_row)
-    labelled_parts = {part for row in said if row.labels for part in parts[id(row)]}
+    labelled_parts = {part for row in said if row.labels for part in parts[row]}
     idle = set()  # rows of which no other of the same split or file has a label
     if any(row.labels for row in labelled):
         idle = {row for row, of_row in parts.items() if any(sizes[part] > 1 for part in of_row - labelled_parts)}
-    bare = [row for row in said if row.empty and id(row) not in idle]
+    bare = [row for row in said if row.empty and row not in idle]
     none = [row for row in said if not row.empty and not row.labels]
-    told = len(said) < len(labelled) or any(id(row) not in idle for row in none)
-    asked = [row for row in none if id(row) in idle] or [row for row in bare if in_folders and row.labels is None]
+    told = len(said) < len(labelled) or any(row not in idle for row in none)
+    asked = [row for row in none if row in idle] or [row for row in bare if in_folders and row.labels is None]
     if not asked and not told and len(said) > len(bare) > (len(said) - len(idle)) / 2:
         asked = bare
     if empty == "auto" and asked:
         images = "images in folders of splits" if in_folders else f"of {len(said)} images"
-        raise Question(
-            f"{asked[0].where}: nothing is said of {len(asked)} {images} (the first: {asked[0].image}): none of the classes "
-            "(--empty none), or not labelled?",
-            empty="unlabeled",
-        )
-    gone = set() if empty == "none" else idle | {id(row) for row in bare if told or empty == "unlabeled"}
-    labels = {id(row): None if id(row) in gone else row.labels or frozenset() for row in said}
-    rows = [replace(row, labels=labels.get(id(row), row.labels)) for row in rows]
+        text = f"nothing is said of {len(asked)} {images} (the first: {asked[0].image})"
+        raise Question(f"{asked[0].where}: {text}: none of the classes (--empty none), or not labelled?", empty="unlabeled")
+    gone = set() if empty == "none" else idle | {row for row in bare if told or empty == "unlabeled"}
+    labels = {row: None if row in gone else row.labels or frozenset() for row in said}
+    rows = [replace(row, labels=labels.get(row, row.labels)) for row in rows]
     kept = sum(row.empty for row in rows if row.labels is not None)
     taken = (len(gone), "be not labelled", "none"), (kept, "show none of the classes", "unlabeled")
     text = "images of which nothing is said, taken to {1}: {0} (own.empty: {2} reads them otherwise)"
@@ -288,7 +270,7 @@ def check_names(where: object, classes: Iterable[str]) -> None:
     for name in classes:
         if name in ("", "-", "*") or ";" in name or has_control(name):
             raise DataError(
-                f"{where}: class {name!r}: in tables no name, `-`, `*`, `;` and control characters are none; rename it"
+                f"{where}: class {name!r}: no name is empty, `-` or `*`, or holds `;` or control characters; rename it"
             )
 
 

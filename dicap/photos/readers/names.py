@@ -62,14 +62,13 @@ def with_words(listing: Listing, own: Own, looking: bool = False) -> Listing:
         nothing = {name for name in nothing if not MISSING.fullmatch(name)}
     if nothing and own.words == "auto":
         first = next(name for name in places if name in nothing)
-        raise Question(
-            f"{places[first]}: labels: is {first} a class, or does it say nothing? --words none reads it as none of the classes, "
-            "--words empty as an empty cell, --names as a class",
-            **({"names": sorted(nothing & present)} if nothing & present else {"words": "none"}),  # no image shows the others
-        )
+        ways = "--words none reads it as none of the classes, --words empty as an empty cell, --names as a class"
+        shown = sorted(nothing & present)  # of the others no image is one
+        text = f"{places[first]}: labels: is {first} a class, or does it say nothing? {ways}"
+        raise Question(text, **({"names": shown} if shown else {"words": "none"}))
     if looking or own.names is None:
         others = {name: where for name, where in places.items() if name not in nothing}
-        ask_of_names(others, certain, own.format in (None, "table"), listing.separated, own.separator == "auto")
+        ask_of_names(others, certain, own.format == "table", listing.separated, own.separator == "auto")
     if not nothing or own.words == "class":
         return listing
     rows = []
@@ -78,7 +77,7 @@ def with_words(listing: Listing, own: Own, looking: bool = False) -> Listing:
             if words != row.labels:
                 raise DataError(f"{row.where}: labels: {min(words)!r} says none (own.words) and is no name among others")
             empty = own.words == "empty"
-            row = replace(row, labels=None if empty else frozenset(), empty=empty and own.format in (None, "table"))
+            row = replace(row, labels=None if empty else frozenset(), empty=empty and own.format == "table")
         rows.append(row)
     return replace(listing, rows=rows)
 
@@ -102,11 +101,9 @@ def ask_of_names(
     odd = {name: why for name in names - {*certain} if (why := doubt_of(name, names, typed_in))}
     if odd:
         first = next(name for name in places if name in odd)
-        raise Question(
-            f"{places[first]}: labels: is {first_of([typed(first), *map(typed, sorted(odd.keys() - {first}))], 3)} a class, or "
-            f"{odd[first]}? Correct it, or name it as a class",
-            names=sorted(odd),
-        )
+        shown = first_of([typed(first), *map(typed, sorted(odd.keys() - {first}))], 3)
+        text = f"{places[first]}: labels: is {shown} a class, or {odd[first]}? Correct it, or name it as a class"
+        raise Question(text, names=sorted(odd))
     if separated is None:
         return
     pieces = Counter(piece for name in names for piece in {*name.split()})

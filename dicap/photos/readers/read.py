@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from unicodedata import normalize
@@ -16,13 +16,13 @@ from dicap.data.sources.files import list_images, readable, same_file
 from dicap.errors import DataError, first_of
 from dicap.files.checksum import sha256
 from dicap.photos.readers import coco_file, folders, label_studio, table, xml_files
-from dicap.photos.readers.copies import checksums, with_groups, without_leaks
+from dicap.photos.readers.copies import with_groups, without_leaks
 from dicap.photos.readers.derived import ask_of_derived
 from dicap.photos.readers.heads import plain
 from dicap.photos.readers.listing import is_ignored, to_raw
 from dicap.photos.readers.names import ask_of_names, with_words
 from dicap.photos.readers.question import Question, joined, typed
-from dicap.photos.readers.sheet import OTHERS, read_names, read_sheet
+from dicap.photos.readers.sheet import OTHERS, read_names, read_sheet, read_sheets
 from dicap.photos.readers.understand import SEVERAL, TABLES, ask_of_folders, opened, understand
 from dicap.randomness import order_by_name
 from dicap.settings import Own
@@ -170,9 +170,8 @@ def read(root: Path, own: Own, looking: bool = False) -> RawSet:
         raw = with_added(raw, Path(own.added), root, own.new_classes or ())
     if not looking and (lost := sorted({*(own.names or ())} - {*raw.classes})):
         shown = first_of(list(map(repr, lost)), 3)
-        raise DataError(
-            f"{root}: no image is labelled {shown} any more; bring it back, or run `dicap-stage init-data {root}` again"
-        )
+        way = f"bring it back, or run `dicap-stage init-data {root}` again"
+        raise DataError(f"{root}: no image is labelled {shown} any more; {way}")
     raw.notes.extend(forgotten(own.added))
     less = f", or leave the splits out: init-data --ignore {typed(own.split)}" if own.split else ""
     ways = {
@@ -187,10 +186,13 @@ def read(root: Path, own: Own, looking: bool = False) -> RawSet:
 
 def as_listed(root: Path, own: Own, looking: bool) -> RawSet:
     """The images that the labels name, without what `read` adds to them. Arguments and errors as there."""
-    kind = own.format or "table"
-    for name in own.files or ([table.DOCUMENTED[0]] if own.format is None else []):
+    kind, files = own.format or "table", own.files or ([table.DOCUMENTED[0]] if own.format is None else [])
+    for name in files:
         if not (root / name).is_file():
             raise DataError(f"{root / name}: no such file of labels; look at what is there: dicap-stage init-data {root}")
+    if own.format is None:  # nobody ran `init-data`
+        heads = {head: head for head in read_sheets([root / name for name in files]).header if head in table.DOCUMENTED[1]}
+        own = own.model_copy(update={"format": kind, "files": files} | heads)
     listing = with_words(READERS[kind](root, own), own, looking)
     return to_raw(root, replace(listing, source=listing.source | {"format": kind}), own, looking)
 
@@ -211,8 +213,8 @@ def with_added(raw: RawSet, path: Path, base: Path, new_classes: Iterable[str] =
     Raises:
         DataError: the file is missing, or not readable.
     """
-    forms = {normalize("NFC", item.id): item.id for item in raw.items} | {item.id: item.id for item in raw.items}
-    added = {forms.get(image, forms.get(normalize("NFC", image), image)): given for image, given in added_before(path).items()}
+    ids = by_spelling(item.id for item in raw.items)
+    added = {ids.get(image, ids.get(normalize("NFC", image), image)): given for image, given in added_before(path).items()}
     files = dict(zip((item.id for item in raw.items), getattr(raw.images, "paths", ()), strict=True))
     if others := sorted(added.keys() - files.keys()):
         links = {same_file(file): image for image, file in files.items()}
@@ -225,7 +227,7 @@ def with_added(raw: RawSet, path: Path, base: Path, new_classes: Iterable[str] =
     before = {*raw.classes} - fresh
     items, unknown, newer, exchanged, differ = [], 0, [], [], []
     for item in raw.items:
-        own = given_of(item.labels, item.absent, raw.classes)
+        own = given_of(item, raw.classes)
         given, was, later = own.among(before) if own and fresh else own, None, added.get(item.id)
         if later is not None and later.is_of_another(photo_mark(files[item.id])):
             exchanged.append(item.id)
@@ -267,19 +269,17 @@ def forgotten(added: str | None) -> list[str]:
     # The newest first: it has the later words, and all images of the older ones.
     for path in sorted(folder.glob("added-*.csv"), key=lambda path: path.stat().st_mtime_ns, reverse=True):
         if lost := added_before(path).keys() - kept:
-            notes.append(
-                f"{path} holds labels of {len(lost)} images that own.added ({added or 'empty'}) does not (the first: "
-                f"{min(lost)}); dicap-stage import-labels {path} brings them back"
-            )
+            text = f"{path} holds labels of {len(lost)} images that own.added ({added or 'empty'}) does not"
+            notes.append(f"{text} (the first: {min(lost)}); dicap-stage import-labels {path} brings them back")
             kept |= lost
     return notes
 
 
-def given_of(labels: Sequence[int] | None, absent: Sequence[int] | None, classes: list[str]) -> Given | None:
+def given_of(item: Item, classes: list[str]) -> Given | None:
     """What is known of an image, by name; None where it is not labelled."""
-    if labels is None:
+    if item.labels is None:
         return None
-    return Given([classes[c] for c in labels], None if absent is None else [classes[c] for c in absent])
+    return Given([classes[c] for c in item.labels], None if item.absent is None else [classes[c] for c in item.absent])
 
 
 def added_before(path: Path | str | None) -> dict[str, Given]:
@@ -295,10 +295,9 @@ def added_before(path: Path | str | None) -> dict[str, Given]:
         raise DataError(f"{path}: no such file; bring it back (git checkout {path}), or set own.added to null")
     named = re.fullmatch(r"added-([0-9a-f]{12})\.csv", path.name)
     if named is not None and named[1] != content_mark(path.read_bytes()):
-        raise DataError(
-            f"{path}: not as import-labels wrote it; bring it back (git checkout {path}), or rename it and set own.added to that"
-        )
-    return read_added(path, known=None, separator=";")
+        way = f"bring it back (git checkout {path}), or rename it and set own.added to that"
+        raise DataError(f"{path}: not as import-labels wrote it; {way}")
+    return read_added(path, separator=";")
 
 
 def content_mark(content: bytes) -> str:
@@ -308,7 +307,7 @@ def content_mark(content: bytes) -> str:
 
 def read_added(
     path: Path,
-    known: Iterable[str] | None = (),
+    known: Iterable[str] = (),
     images: Iterable[str] | None = None,
     separator: str = "auto",
 ) -> dict[str, Given]:
@@ -318,7 +317,7 @@ def read_added(
     but the labels, and `-` none.
 
     Args:
-        known: names of classes, which settle what a comma between two of them means; None: every text is a name.
+        known: names of classes, which settle what a comma between two of them means.
         images: ids of the data set. Folders are part of a name: where `a/1.jpg` was removed its labels are not those of `1.jpg`.
         separator: what separates names; `auto`: `;`, and a question where a comma might.
 
@@ -333,23 +332,21 @@ def read_added(
     if "unsure" in sheet.header:  # as `predict --per-image` writes it, and nothing else
         raise DataError(f"{path}: answers of a model, which are no labels; correct them, then take out the column unsure")
     if lost := [name for name in ("image", "labels") if name not in sheet.header]:
-        raise DataError(f"{path}: column {lost[0]} is missing (found {', '.join(sheet.header)}); expected image, labels")
+        raise sheet.lacks(lost[0], "expected image, labels")
     if strange := [name for name in sheet.header if name not in IMPORTED]:
         raise DataError(f"{path}: column {strange[0]} is none that import-labels reads, and may change the labels; take it out")
     given: dict[str, Given] = {}
-    ids = {*(images or ())}
-    composed = {normalize("NFC", image): image for image in ids}  # a program may have written an accent as a letter of its own
+    ids = None if images is None else by_spelling(images)
     between = ";" if separator == "auto" else separator
     present = read_names(sheet, "labels", between)
     absent = table.read_absent(sheet, "absent" if "absent" in sheet.header else None, present, between)
     if separator == "auto":
-        certain = {*(known or ()), OTHERS}
+        certain = {*known, OTHERS}
         rows = zip(present, absent, sheet.places, strict=True)
         places = {name: where for here, gone, where in rows for name in (*(here or ()), *(gone or ()))}
+        separated = sheet.separated({"labels", "absent"} & {*sheet.header})
         try:
-            ask_of_names(
-                places | dict.fromkeys(certain, ""), certain, True, sheet.separated({"labels", "absent"} & {*sheet.header})
-            )
+            ask_of_names(places | dict.fromkeys(certain, ""), certain, True, separated)
         except Question as question:  # whose options are those of another command
             raise DataError(question.text) from None
     marks = [sheet.raw(head) if head in sheet.header else [None] * len(present) for head in ("was", "photo")]
@@ -357,20 +354,25 @@ def read_added(
     for row, (name, names, gone, was, photo) in enumerate(zip(sheet.raw("image"), present, absent, *marks, strict=True)):
         if names is None and not gone:
             continue
-        if known is not None and name not in ids:  # a name may begin with a blank
-            name = name.strip()
         if in_part and names and gone is None:
             raise sheet.error(row, "absent: empty beside labels; write `*` if all others are absent, `-` if none is known to be")
         whole = names == [] or gone == [OTHERS]
         of_image = Given(names or [], None if whole else gone, None if was == "?" else was, photo)
-        if images is not None and name not in ids:
-            if (form := normalize("NFC", name)) not in composed:
+        if ids is not None:
+            forms = name, name.strip(), normalize("NFC", name.strip())  # a name may begin with a blank
+            if (image := next((ids[form] for form in forms if form in ids), None)) is None:
                 raise sheet.error(row, f"image {name!r} is not in the data set; write its id as `suggest` does")
-            name = composed[form]
+            name = image
         if given.get(name, of_image) != of_image:
             raise sheet.error(row, f"image {name!r} has other labels than on an earlier line; keep one of them")
         given[name] = of_image
     return given
+
+
+def by_spelling(ids: Iterable[str]) -> dict[str, str]:
+    """{spelling: image}, of each by its id and by the composed one: a program may write an accent as a letter of its own."""
+    ids = [*ids]
+    return {normalize("NFC", image): image for image in ids} | {image: image for image in ids}
 
 
 def with_unlabelled(raw: RawSet, folder: Path, base: Path, ignore: Iterable[str] | None = None) -> RawSet:
@@ -408,10 +410,7 @@ def with_test(raw: RawSet, share: float) -> RawSet:
     for place, rows in enumerate(groups.values()):
         labels[place, [c for row in rows for c in raw.items[row].labels or ()]] = True
     if len(names) == 1:
-        rows = groups[names[0]]
-        marks = {*checksums([raw.images.paths[i] for i in rows])} if isinstance(raw.images, FileImages) else set()
-        what = "copies of one photograph" if len(marks - {None}) == len(marks) == 1 else "of one group"
-        what = f"all {len(rows)} labelled images are {what}" if len(rows) > 1 else f"only {names[0]} is labelled"
+        what = f"all labelled images ({len(groups[names[0]])}) are one photograph, its copies or its group"
         raise DataError(f"{raw.dataset}: {what}; a test split needs another; where folders are the labels: --format folders")
     order = order_by_name(names, 0, "test")
     chosen = {row for place in np.flatnonzero(stratified(labels[order], share)) for row in groups[names[order[place]]]}

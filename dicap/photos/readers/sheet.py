@@ -68,6 +68,10 @@ class Sheet:
         """The error of one of the rows."""
         return DataError(f"{self.places[row]}: {text}")
 
+    def lacks(self, head: str, way: str) -> DataError:
+        """The error of a column that is not there, and what to do."""
+        return DataError(f"{self.path}: column {head} is missing (found {', '.join(self.header) or 'nothing'}); {way}")
+
 
 def read_sheets(paths: Sequence[Path]) -> Sheet:
     """Read one table or several as one, with the columns of all. Raises DataError as `read_sheet`, or where there is no row."""
@@ -129,10 +133,8 @@ def _csv(path: Path) -> tuple[pd.DataFrame, list[str]]:
             continue
         places.append(f"{path}: line {reader.line_num}")
         if len(row) != len(header):
-            raise DataError(
-                f"{places[-1]}: {len(row)} cells, the header has {len(header)}; write one cell for each column, empty ones too, "
-                f"with quotes around values that hold {separator!r}"
-            )
+            text = f"{len(row)} cells, the header has {len(header)}; write one cell for each column, empty ones too"
+            raise DataError(f"{places[-1]}: {text}, with quotes around values that hold {separator!r}")
         rows.append(row)
     return pd.DataFrame(rows, columns=header, dtype=object), places
 
@@ -145,9 +147,8 @@ def _parquet(path: Path) -> tuple[pd.DataFrame, list[str]]:
             frame = frame if isinstance(frame.index, pd.RangeIndex) else frame.reset_index()
         except ValueError as error:  # of pyarrow, or of what pandas keeps in the metadata
             raise DataError(f"{path}: not readable ({first_line(error)}); write it again") from None
-    cells = (
-        frame.astype(object).where(frame.notna(), None).map(lambda cell: cell.tolist() if isinstance(cell, np.ndarray) else cell)
-    )
+    cells = frame.astype(object).where(frame.notna(), None)
+    cells = cells.map(lambda cell: cell.tolist() if isinstance(cell, np.ndarray) else cell)
     return cells, [f"{path}: row {number}" for number in range(1, len(frame) + 1)]
 
 

@@ -31,11 +31,13 @@ def read(root: Path, own: Own) -> Listing:
         DataError: a file or one of its rows is not as described; names the line. A column has no role.
         Question: what -1 or an empty cell says.
     """
-    files = own.files or [DOCUMENTED[0]]
+    files = own.files or []
     sheet = read_sheets([root / name for name in files])
-    if own.format is None:
-        own = own.model_copy(update={head: head for head in sheet.header if head in DOCUMENTED[1]})
-    check_columns(sheet, own)
+    if new := [head for head in without_role(sheet, own) if any(sheet.texts(head))]:
+        way = f"run `dicap-stage init-data` again, with --ignore {typed(new[0])} if it says nothing about labels"
+        raise DataError(f"{sheet.path}: column {new[0]} has no role; {way}")
+    if own.image is None or (own.labels is None) == (not own.classes):
+        raise sheet.lacks("of images, of labels or of a class", "run `dicap-stage init-data` again")
     labels, absent, separated = _labels(sheet, own)
     rows, notes = _rows(sheet, own, root, labels, absent)
     names = {name for row in rows if row.split != "unlabeled" for name in row.labels or ()}
@@ -50,18 +52,12 @@ def read(root: Path, own: Own) -> Listing:
     return Listing(rows, source, notes, literal=sheet.literal, separated=separated)
 
 
-def check_columns(sheet: Sheet, own: Own) -> None:
-    """Refuse a role whose column is not there, and a column without a role. Raises DataError."""
+def without_role(sheet: Sheet, own: Own) -> list[str]:
+    """The columns that have no role. Raises DataError where a role's column is not there."""
     used = [*filter(None, (getattr(own, key) for key in SINGLE)), *(own.classes or ())]
-    lost = [head for head in used if head not in sheet.header]
-    if lost or own.image is None or (own.labels is None) == (not own.classes):
-        what = f"column {lost[0]} is missing" if lost else "one column of images, and one of labels or some of classes are needed"
-        raise DataError(f"{sheet.path}: {what} (found {', '.join(sheet.header) or 'nothing'}); run `dicap-stage init-data` again")
-    if new := [head for head in sheet.header if head not in {*used, *(own.ignore or ())} and any(sheet.texts(head))]:
-        raise DataError(
-            f"{sheet.path}: column {new[0]} has no role; run `dicap-stage init-data` again, with --ignore {typed(new[0])} if it "
-            "says nothing about labels"
-        )
+    if lost := [head for head in used if head not in sheet.header]:
+        raise sheet.lacks(lost[0], "name one that is there, or run `dicap-stage init-data` again")
+    return [head for head in sheet.header if head not in {*used, *(own.ignore or ())}]
 
 
 def _labels(sheet: Sheet, own: Own) -> tuple[Names, Names, str | None]:

@@ -5,8 +5,9 @@ reading that would be chosen and the options that say so. Heads are believed whe
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from dicap.photos.readers.listing import is_ignored, split_in, words_of
 from dicap.photos.readers.names import NOTHING, doubt_of
 from dicap.photos.readers.question import Question, listed, typed
 from dicap.photos.readers.sheet import MARKS, Sheet, read_sheet, read_sheets
-from dicap.photos.readers.table import DOCUMENTED, SINGLE
+from dicap.photos.readers.table import DOCUMENTED, without_role
 from dicap.settings import Own
 from dicap.settings.catalogue import FORMATS
 
@@ -56,10 +57,8 @@ def understand(place: Path, said: Own) -> tuple[Path, Own]:
     if not said.files:
         _ask_of_files(root, [name for name in others if name not in files and not _is_beside(name, kind)], kind, said, files)
     one_an_image = kind == "voc_xml" and not said.files
-    roles: dict[str, object] = {"format": kind, "files": None if one_an_image else files or None}
-    if kind == "table":
-        roles |= Columns(read_sheets([root / name for name in files]), said).understood()
-    return root, said.model_copy(update=roles)
+    own = said.model_copy(update={"format": kind, "files": None if one_an_image else files or None})
+    return root, Columns(read_sheets([root / name for name in files]), own).understood() if kind == "table" else own
 
 
 def opened(place: Path, said: Own) -> tuple[Path, Own]:
@@ -96,9 +95,8 @@ def _format_of(root: Path, name: str, named: bool) -> str | None:
 
 def _is_beside(name: str, kind: str) -> bool:
     """Whether a file is one that a format has beside its labels."""
-    return (kind == "coco" and Path(name).name.startswith(coco_file.OTHERS)) or (
-        kind == "voc_xml" and "ImageSets" in Path(name).parts
-    )
+    path = Path(name)
+    return path.name.startswith(coco_file.OTHERS) if kind == "coco" else kind == "voc_xml" and "ImageSets" in path.parts
 
 
 def _labels(root: Path, said: Own, others: list[str]) -> tuple[str, list[str]]:
@@ -112,7 +110,7 @@ def _labels(root: Path, said: Own, others: list[str]) -> tuple[str, list[str]]:
     kinds: dict[str, str] = {}
     for name in said.files or first[:1] or others:
         kind = _format_of(root, name, bool(said.files))
-        if kind is not None and said.format in (None, kind) and not _is_beside(name, kind):
+        if kind is not None and said.format in (None, kind):
             kinds[name] = kind
     if not kinds:
         return _without_files(root, said, others), []
@@ -121,12 +119,9 @@ def _labels(root: Path, said: Own, others: list[str]) -> tuple[str, list[str]]:
     kind = kinds[best]
     files = [name for name in kinds if kinds[name] == kind and (said.files or words[name] == words[best])]
     if rest := [name for name in kinds if name not in files]:
-        raise Question(
-            f"{root}: labels could be those of {first_of(files, 3)} ({kind}) or of {first_of(rest, 3)}; to read several, pass "
-            f"--files {typed(listed([*kinds]))}",
-            format=kind,
-            ignore=rest,
-        )
+        text = f"labels could be those of {first_of(files, 3)} ({kind}) or of {first_of(rest, 3)}"
+        way = f"to read several, pass --files {typed(listed([*kinds]))}"
+        raise Question(f"{root}: {text}; {way}", format=kind, ignore=rest)
     if not said.files and heads.MODEL.search(files[0].lower()):
         raise Question(f"{root / files[0]}: named as a model's answers; or did somebody give these labels?", files=files)
     return kind, files
@@ -151,10 +146,8 @@ def _without_files(root: Path, said: Own, others: list[str]) -> str:
     if images and not others:
         raise DataError(f"{root}: holds photographs and no labels yet; choose the first to label: dicap-stage suggest {root}")
     what = "labels" if images else "photographs"
-    raise DataError(
-        f"{root}: found {first_of(others, 4) or 'nothing'}, and no {what} that are known here: a labels.csv, a COCO or Label "
-        "Studio JSON, Pascal VOC or CVAT XML, or a folder for each label"
-    )
+    known = "a labels.csv, a COCO or Label Studio JSON, Pascal VOC or CVAT XML, or a folder for each label"
+    raise DataError(f"{root}: found {first_of(others, 4) or 'nothing'}, and no {what} that are known here: {known}")
 
 
 def _ask_of_files(root: Path, names: list[str], kind: str, said: Own, read: list[str]) -> None:
@@ -172,10 +165,8 @@ def _ask_of_files(root: Path, names: list[str], kind: str, said: Own, read: list
             raise DataError(f"{root}: {unread}most photographs have one, and labels may be in them: {WRITE}")
         ask_of_derived(root, said, images)
         if strange := of_anything(_tops(images)):
-            raise DataError(
-                f"{root}: {unread}is {strange!r} a label? Folders of such a name hold photographs of anything: {WRITE}, and look "
-                "again; where the folders are the labels, pass --format folders"
-            )
+            text = f"is {strange!r} a label? Folders of such a name hold photographs of anything: {WRITE}, and look again"
+            raise DataError(f"{root}: {unread}{text}; where the folders are the labels, pass --format folders")
         ways = {"format": "folders"}
     if names:
         text = f"{root}: {unread}if labels are in them, {WRITE}" + ("; or are the folders the labels?" if ways else "")
@@ -201,158 +192,165 @@ def _tops(images: list[str]) -> set[str]:
     return {part for parts in named for part in [part for part in parts if part.casefold() not in SPLIT_NAMES][:1]}
 
 
-class Columns:
-    """The roles of a table's columns, found one after the other; what is not understood is asked."""
+class Column:
+    """A column of a table: its head, the same as `plain` has it, its cells, and their words."""
 
-    def __init__(self, sheet: Sheet, said: Own) -> None:
-        self._sheet, self._said = sheet, said
-        self._roles: dict[str, Any] = {key: getattr(said, key) for key in (*SINGLE, "classes", "rows")}
-        used = {*(said.classes or ()), *(head for key in SINGLE if (head := getattr(said, key)))}
-        if lost := sorted(used - {*sheet.header}):
-            raise DataError(f"{sheet.path}: column {lost[0]} is missing (found {', '.join(sheet.header) or 'nothing'})")
-        self._unused = [*(said.ignore or ())]
-        self._texts = {head: sheet.texts(head) for head in sheet.header}
-        self._words = {head: {text.casefold() for text in texts} - {""} for head, texts in self._texts.items()}
-        self._binary = {head for head in sheet.header if self._is_binary(head)}
+    def __init__(self, head: str, texts: list[str]) -> None:
+        self.head, self.name, self.texts = head, plain(head), texts
+        self.words = {text.casefold() for text in texts} - {""}
 
-    @property
-    def _free(self) -> list[str]:
-        """The columns without a role that say something."""
-        used = {*self._unused, *(self._roles["classes"] or ()), *(self._roles[key] for key in SINGLE)}
-        return [head for head in self._sheet.header if head not in used and self._words[head]]
+    def __str__(self) -> str:
+        shown = dict.fromkeys(text if len(text) <= 24 else f"{text[:21]}..." for text in self.texts)
+        return f"{self.head} ({first_of([text or 'blanks' for text in shown], 4)})"
 
-    def understood(self) -> dict[str, Any]:
-        """The roles as settings of the section `own`. Raises Question."""
-        roles = self._roles
-        if roles["image"] is None:
-            self._image()
-        same = self._texts[str(roles["image"])]
-        self._unused += [head for head in self._free if self._texts[head] == same or self._numbers_rows(head)]
-        if roles["split"] is None:
-            known = {*SPLIT_NAMES}
-            named = [head for head in self._called(heads.SPLIT) if self._words[head] & known or plain(head) == heads.SPLIT[0]]
-            likely = [head for head in self._free if len(self._words[head]) > 1 and self._words[head] <= known]
-            self._choose("split", named, likely)
-        if roles["labels"] is None and not roles["classes"]:
-            self._labels()
-        for key in ("absent", "group"):
-            if roles[key] is None and (key == "group" or roles["labels"]):
-                self._choose(key, [head for head in self._sheet.header if plain(head) == key and head not in self._unused][:1])
-        self._unused += [head for head in self._free if head not in self._binary and heads.USUAL.fullmatch(plain(head))]
-        self._ask_of_others()
-        rows = {"rows": "label"} if roles["value"] is not None else {}
-        return roles | rows | {"ignore": self._unused or None}
-
-    def _called(self, names: Sequence[str]) -> list[str]:
-        """The columns with one of these heads, in their order."""
-        return sorted((head for head in self._free if plain(head) in names), key=lambda head: names.index(plain(head)))
-
-    def _choose(self, role: str, named: list[str], likely: Sequence[str] = (), way: str = "") -> None:
-        """Give a role to the column with a head of it; of several, or of one that only looks so, is asked: or another way?"""
-        if len(named) == 1:
-            self._roles[role] = named[0]
-        elif several := [*(named or likely)]:
-            rivals = f", and not {', '.join(named[1:])}" if named else ""
-            text = f"is column {self._held(several[0])} that of the {role.removesuffix('s')}s{rivals}?{way}"
-            raise self._ask(text, **{role: several[0], "ignore": named[1:]})
-
-    def _ask(self, text: str, **options: str | list[str]) -> Question:
-        return Question(f"{self._sheet.path}: {text}", **options)
-
-    def _held(self, head: str) -> str:
-        shown = dict.fromkeys(text if len(text) <= 24 else f"{text[:21]}..." for text in self._texts[head])
-        return f"{head} ({first_of([text or 'blanks' for text in shown], 4)})"
-
-    def _is_binary(self, head: str) -> bool:
+    @cached_property
+    def is_binary(self) -> bool:
         """Whether at least half of the cells are 0, 1 and the like: of the others the reader says what is wrong with them.
 
         Not in a column of labels, whose classes go by their numbers.
         """
-        if plain(head) in heads.LABEL and self._words[head] - MARKS:
-            return False
-        filled = [text.casefold() for text in self._texts[head] if text]
+        filled = [text.casefold() for text in self.texts if text]
         marks = [text for text in filled if text in MARKS]
-        return bool(marks) and (len(marks) == len(filled) or 2 * sum(text not in ("y", "n") for text in marks) >= len(filled))
+        if not marks or (self.name in heads.LABEL and self.words - MARKS):
+            return False
+        return len(marks) == len(filled) or 2 * sum(text not in ("y", "n") for text in marks) >= len(filled)
 
-    def _numbers_rows(self, head: str) -> bool:
+    @property
+    def numbers_rows(self) -> bool:
         """Whether a column without a head numbers the rows, as pandas writes it."""
-        texts = self._texts[head]
-        nameless = re.fullmatch(r"column \d+|unnamed.*", head.casefold())
-        return nameless is not None and len({*texts}) == len(texts) and all(map(str.isdigit, texts))
+        nameless = re.fullmatch(r"column \d+|unnamed.*", self.head.casefold())
+        return nameless is not None and len({*self.texts}) == len(self.texts) and all(map(str.isdigit, self.texts))
+
+    @property
+    def may_be_labels(self) -> bool:
+        """Whether it holds words, of which many stand there again, alone or with others."""
+        cells = [text for text in self.texts if text]
+        words = [text for text in cells if not re.fullmatch(r"[-+\d.,:eETZ/\s]*", text)]
+        pieces = [piece for text in words for piece in re.split(r"[^\w\s-]+", text) if piece.strip()]
+        return 2 * len(words) > len(cells) and len({*words}) > 1 and len({*pieces}) <= max(3, len(pieces) // 2)
+
+
+class Columns:
+    """The roles of a table's columns, found one after the other; what is not understood is asked."""
+
+    def __init__(self, sheet: Sheet, said: Own) -> None:
+        self._sheet, self._said, self._own = sheet, said, said
+        without_role(sheet, said)  # refuses what is not there
+        self._columns = {head: Column(head, sheet.texts(head)) for head in sheet.header}
+
+    @property
+    def _free(self) -> list[Column]:
+        """The columns without a role that say something."""
+        return [self._columns[head] for head in without_role(self._sheet, self._own) if self._columns[head].words]
+
+    def _add(self, **roles: Any) -> None:
+        self._own = self._own.model_copy(update=roles)
+
+    def _leave(self, columns: Iterable[Column]) -> None:
+        """Take some columns as saying nothing about labels."""
+        self._add(ignore=[*(self._own.ignore or ()), *(column.head for column in columns)] or None)
+
+    def understood(self) -> Own:
+        """The settings with the roles of the columns. Raises Question."""
+        if self._own.image is None:
+            self._image()
+        same = self._columns[str(self._own.image)].texts
+        self._leave([column for column in self._free if column.texts == same or column.numbers_rows])
+        if self._own.split is None:
+            named = [one for one in self._called(heads.SPLIT) if one.words & {*SPLIT_NAMES} or one.name == heads.SPLIT[0]]
+            self._choose("split", named, [one for one in self._free if len(one.words) > 1 and one.words <= {*SPLIT_NAMES}])
+        if self._own.labels is None and not self._own.classes:
+            self._labels()
+        for key in ("absent", "group"):
+            if getattr(self._own, key) is None and (key == "group" or self._own.labels):
+                named = [one for one in self._columns.values() if one.name == key and one.head not in (self._own.ignore or ())]
+                self._choose(key, named[:1])
+        self._leave([one for one in self._free if not one.is_binary and heads.USUAL.fullmatch(one.name)])
+        self._ask_of_others()
+        if self._own.value is not None:
+            self._add(rows="label")
+        return self._own
+
+    def _called(self, names: Sequence[str]) -> list[Column]:
+        """The columns with one of these heads, in their order."""
+        return sorted((one for one in self._free if one.name in names), key=lambda one: names.index(one.name))
+
+    def _choose(self, role: str, named: list[Column], likely: Sequence[Column] = (), way: str = "") -> None:
+        """Give a role to the column with a head of it; of several, or of one that only looks so, is asked: or another way?"""
+        if len(named) == 1:
+            self._add(**{role: named[0].head})
+        elif several := [*(named or likely)]:
+            others = [one.head for one in named[1:]]
+            rivals = f", and not {', '.join(others)}" if named else ""
+            text = f"is column {several[0]} that of the {role.removesuffix('s')}s{rivals}?{way}"
+            raise self._ask(text, **{role: several[0].head, "ignore": others})
+
+    def _ask(self, text: str, **options: str | list[str]) -> Question:
+        return Question(f"{self._sheet.path}: {text}", **options)
 
     def _image(self) -> None:
         """The column that names photographs: of several such heads the one whose cells end as names of files do."""
-        likely = [head for head in self._free if 2 * sum(map(is_image_name, self._texts[head])) > len(self._texts[head])]
-        named = [head for head in self._called(heads.IMAGE) if head in likely or not likely]
-        names = {head: [re.split(r"[\\/]", text)[-1] for text in self._texts[head]] for head in named}
-        rivals = [head for head in named if likely and names[head] != names[named[0]]]
+        likely = [one for one in self._free if 2 * sum(map(is_image_name, one.texts)) > len(one.texts)]
+        named = [one for one in self._called(heads.IMAGE) if one in likely or not likely]
+        names = [[re.split(r"[\\/]", text)[-1] for text in one.texts] for one in named]
+        rivals = [one for one, its_names in zip(named, names, strict=True) if likely and its_names != names[0]]
         self._choose("image", [*named[:1], *rivals], likely or self._free)
-        if self._roles["image"] is None:
-            raise DataError(f"{self._sheet.path}: column image is missing (found {', '.join(self._sheet.header) or 'nothing'})")
+        if self._own.image is None:
+            raise self._sheet.lacks("image", "init-data --image names another")
 
     def _labels(self) -> None:
         """The column of labels, or those of classes."""
-        binary = [head for head in self._free if head in self._binary]
-        texts = [head for head in self._free if head not in self._binary]
-        speak = [head for head in texts if not heads.GROUP.fullmatch(plain(head))]
-        words = [head for head in speak if _looks_like_labels(self._texts[head])]  # perhaps under a head of other programs
-        speak = [head for head in speak if head in words or not heads.USUAL.fullmatch(plain(head))]
-        words.sort(key=lambda head: (heads.REMARK.fullmatch(plain(head)) is not None, ";" not in "".join(self._texts[head])))
-        of_rows = [head for head in binary if any(known.fullmatch(plain(head)) for known in (heads.OF_ROWS, heads.USUAL))]
-        of_rows += [head for head in binary if plain(head) in heads.OPEN or NOTHING.fullmatch(head) or doubt_of(head, binary)]
-        believed = [head for head in binary if head not in of_rows]
-        named = [head for head in self._called(heads.LABEL) if head in texts]
-        pairs = [(one, other) for one in words for other in speak if other != one and self._words[one] & self._words[other]]
+        binary = [one for one in self._free if one.is_binary]
+        texts = [one for one in self._free if not one.is_binary]
+        speak = [one for one in texts if not heads.GROUP.fullmatch(one.name)]
+        words = [one for one in speak if one.may_be_labels]  # perhaps under a head of other programs
+        speak = [one for one in speak if one in words or not heads.USUAL.fullmatch(one.name)]
+        words.sort(key=lambda one: (heads.REMARK.fullmatch(one.name) is not None, ";" not in "".join(one.texts)))
+        classes = [one.head for one in binary if not self._is_of_rows(one, [other.head for other in binary])]
+        named = [one for one in self._called(heads.LABEL) if one in texts]
+        pairs = [(one, other) for one in words for other in speak if other != one and one.words & other.words]
         if pairs and not named:
-            raise DataError(
-                f"{self._sheet.path}: columns {', '.join(map(self._held, pairs[0]))} hold the same words: write labels in one "
-                "column with `;` between, or 1 and 0 in a column for each class; or name the column: init-data --labels"
-            )
-        in_folders = any("/" in text for text in self._texts[str(self._roles["image"])])
+            text = f"columns {', '.join(map(str, pairs[0]))} hold the same words"
+            way = "write labels in one column with `;` between, or 1 and 0 in one for each class; or name it: init-data --labels"
+            raise DataError(f"{self._sheet.path}: {text}: {way}")
+        in_folders = any("/" in text for text in self._columns[str(self._own.image)].texts)
         way = f"; or are folders the labels? init-data --ignore {typed(f'*{self._sheet.path.name}')}" if in_folders else ""
-        self._choose("labels", named, words if len(believed) < SEVERAL else (), way)
-        if self._roles["labels"] is not None:
+        self._choose("labels", named, words if len(classes) < SEVERAL else (), way)
+        if self._own.labels is not None:
             return
         if not binary:
-            raise DataError(
-                f"{self._sheet.path}: column labels is missing (found {', '.join(self._sheet.header)}); expected image, labels, "
-                f"or a column of 0 and 1 a class; init-data --labels names another{way}"
-            )
-        if not believed:
-            raise self._ask(f"is column {binary[0]} of 0 and 1 a class?", classes=binary[:1])
-        self._roles["classes"] = believed
+            raise self._sheet.lacks("labels", f"write one, or one of 0 and 1 a class; init-data --labels names another{way}")
+        if not classes:
+            raise self._ask(f"is column {binary[0].head} of 0 and 1 a class?", classes=[binary[0].head])
+        self._add(classes=classes)
+
+    def _is_of_rows(self, column: Column, binary: list[str]) -> bool:
+        """Whether a column of 0 and 1 hardly is a class."""
+        known = heads.OF_ROWS.fullmatch(column.name) or heads.USUAL.fullmatch(column.name) or column.name in heads.OPEN
+        return bool(known or NOTHING.fullmatch(column.head) or doubt_of(column.head, binary))
 
     def _ask_of_others(self) -> None:
         """Ask of the columns that have no role."""
         # The widest groups first, but for those that hardly leave two sides of a split, as of one sex.
-        counts = {head: len(self._words[head]) for head in self._free}
-        names = {head: plain(head) for head in sorted(counts, key=lambda head: (counts[head] < GROUPS, counts[head]))}
-        binary = [head for head in names if head in self._binary]
+        free = sorted(self._free, key=lambda one: (len(one.words) < GROUPS, len(one.words)))
+        binary = [one for one in free if one.is_binary]
         likely = {
-            "open": [head for head in binary if names[head] in heads.OPEN],
-            "value": [head for head in binary if self._roles["labels"] and heads.VALUE.fullmatch(names[head])],
-            "group": [head for head in names if head not in binary and counts[head] > 1 and heads.GROUP.fullmatch(names[head])],
+            "open": [one for one in binary if one.name in heads.OPEN],
+            "value": [one for one in binary if self._own.labels and heads.VALUE.fullmatch(one.name)],
+            "group": [one for one in free if not one.is_binary and len(one.words) > 1 and heads.GROUP.fullmatch(one.name)],
         }
-        if splits := [head for head in binary if {*names[head].split("_")} & {*SPLIT_NAMES} and head not in likely["open"]]:
-            classes = self._roles["classes"]
+        splits = [one.head for one in binary if {*one.name.split("_")} & {*SPLIT_NAMES} and one not in likely["open"]]
+        classes = self._own.classes
+        if splits:
             way = f"; or it is a class: --classes {typed(listed([*classes, splits[0]]))}" if classes else ""
-            raise DataError(
-                f"{self._sheet.path}: column {splits[0]} of 0 and 1 may be the split: write a column split (train, val, test) in "
-                f"its place; or it says nothing: init-data --ignore {typed(splits[0])}{way}"
-            )
-        roles = {role: some[0] for role, some in likely.items() if some and self._roles[role] is None}
-        texts = [ROLES[role].format(self._held(head)) for role, head in roles.items()]
-        left = [head for head in self._free if head not in roles.values()]
+            text = f"column {splits[0]} of 0 and 1 may be the split: write a column split (train, val, test) in its place"
+            raise DataError(f"{self._sheet.path}: {text}; or it says nothing: init-data --ignore {typed(splits[0])}{way}")
+        roles = {role: some[0] for role, some in likely.items() if some and getattr(self._own, role) is None}
+        texts = [ROLES[role].format(column) for role, column in roles.items()]
+        left = [one for one in self._free if one not in roles.values()]
         if left:
-            texts.append(f"no role is known of {', '.join(map(self._held, left))}: labels, a class, the split, a group?")
+            texts.append(f"no role is known of {', '.join(map(str, left))}: labels, a class, the split, a group?")
         if texts:  # somebody looks at what was taken for a class, too
-            classes = self._roles["classes"] if left and not self._said.classes else None
-            raise self._ask("; ".join(texts), **roles, ignore=left, classes=classes or [])
-
-
-def _looks_like_labels(texts: Sequence[str]) -> bool:
-    """Whether a column of texts may hold labels: words, of which many stand there again, alone or with others."""
-    cells = [text for text in texts if text]
-    words = [text for text in cells if not re.fullmatch(r"[-+\d.,:eETZ/\s]*", text)]
-    pieces = [piece for text in words for piece in re.split(r"[^\w\s-]+", text) if piece.strip()]
-    return 2 * len(words) > len(cells) and len({*words}) > 1 and len({*pieces}) <= max(3, len(pieces) // 2)
+            shown = classes if classes and left and not self._said.classes else []
+            named = {role: column.head for role, column in roles.items()}
+            raise self._ask("; ".join(texts), **named, ignore=[one.head for one in left], classes=shown)

@@ -87,10 +87,8 @@ def names_of(label: str, said: dict[str, str], attributes: str, path: Path, tag:
     if not said or attributes == "ignore":
         return [label]
     if attributes == "auto":
-        shown = first_of([*said], 4)
-        raise Question(
-            f"{path}: label {label!r} has attributes ({shown}): are they classes, or --attributes ignore?", attributes="classes"
-        )
+        text = f"label {label!r} has attributes ({first_of([*said], 4)}): are they classes, or --attributes ignore?"
+        raise Question(f"{path}: {text}", attributes="classes")
     told = {name: value for name, value in said.items() if value.casefold() not in ("", "__undefined__", *FALSE)}
     names = [name if value.casefold() in TRUE else f"{name} {value}" for name, value in told.items()]
     return names if tag else [label, *names]

@@ -3,9 +3,11 @@
     python benchmarks/runs.py write FOLDER NAME_s1=PROJECT ...     NAME_s1.json of each project (params.yaml and artifacts/)
     python benchmarks/runs.py table FOLDER [--minus est]           by NAME: mAP by seed, raw and EMA, and paired differences
     python benchmarks/runs.py curves FOLDER NAME=LABEL ... --out F.svg   mAP by optimiser step: each seed thin, their mean bold
+    python benchmarks/runs.py methods FOLDER NAME=LABEL ... --out F.svg  mAP with intervals; the first one's curve and weights
 
-A file has the values that params.yaml sets, the commit, the optimiser steps and the curve of test mAP of each stage, and the
-ledger: the rows of history.csv with weights and gradients, the thresholds as means over the classes.
+A file has the values that params.yaml sets, the commit, the optimiser steps and the curve of test mAP of each stage, the ledger
+(the rows of history.csv with weights and gradients, the thresholds as means over the classes), and what the last main epoch
+knew of positives: the estimated and the true share in each bin of confidence, and a histogram of their weights.
 """
 
 import argparse
@@ -21,6 +23,7 @@ from common import paired
 from dicap.files import artifacts as files
 from dicap.files.tables import read_parquet
 from dicap.report import style
+from dicap.report.evidence import histogram_of_record
 from dicap.settings import flatten, read_yaml
 
 STAGES = ("warmup", "train", "finetune")
@@ -44,6 +47,18 @@ def ledger(artifacts: Path) -> dict[str, list[dict[str, Any]]]:
     return rows_of
 
 
+def last_bins(artifacts: Path) -> dict[str, list[float]]:
+    """Of the last main epoch: by bin of confidence images counted on D_est, estimated and true share of positives; by twentieth
+    of weight the pseudo-positives. Empty for a method without weights."""
+    if not (epochs := files.epochs(artifacts / "train", "weights")):
+        return {}
+    bins = read_parquet(files.epoch_file(artifacts / "train", "weights", epochs[-1])).to_pandas()
+    weights, _ = histogram_of_record(files.epoch_file(artifacts / "train", "pseudo_labels", epochs[-1]))
+    shares = {"estimated": bins["r_pos"], "true": bins["optimal_r_pos"]}
+    counts = {"counted": bins["n_pos"] + bins["n_neg"], "weights_pos": weights.loc[weights["label"] == 1, "n"]}
+    return {name: [round(float(v), 5) for v in column] for name, column in (shares | counts).items()}
+
+
 def finished(name: str, project: Path, commit: str | None = None) -> dict[str, Any]:
     """What the file of a run holds. `commit`: of its code, where the project is no repository."""
     artifacts = project / "artifacts"
@@ -62,6 +77,7 @@ def finished(name: str, project: Path, commit: str | None = None) -> dict[str, A
         "end": {stage: {"raw": part[-1][1], "ema": part[-1][2]} for stage, part in curve.items() if part},
         "curve": curve,
         "ledger": rows,
+        "bins": last_bins(artifacts),
     }
 
 
@@ -117,6 +133,39 @@ def curves(folder: Path, rows: list[str], out: Path) -> None:
         style.save(figure, out)
 
 
+def methods(folder: Path, rows: list[str], out: Path) -> None:
+    """Draw mAP of the raw network by method, seeds as dots and 95 % intervals of means (Student's t); beside it, of the first
+    method, the estimated and the true share of positives by confidence, mean over seeds, and how often a positive has which
+    weight. A weight is read off the curve, so the two share an axis."""
+    named = dict(row.partition("=")[::2] for row in rows)
+    runs = {name: [json.loads(path.read_text()) for path in sorted(folder.glob(f"{name}_s*.json"))] for name in named}
+    bins = pd.concat(pd.DataFrame(run["bins"]) for run in runs[next(iter(runs))]).groupby(level=0).mean()
+    with style.house_style():
+        figure = style.canvas(width=2 * style.WIDTH)
+        left, middle, right = figure.subplots(1, 3, width_ratios=[5, 4, 1.2])
+        for place, part in enumerate(runs.values()):
+            scores = [[*run["end"].values()][-1]["raw"] for run in part]
+            left.plot(scores, [place] * len(scores), "o", color=style.SKY, alpha=0.7)
+            mean = paired(scores, [0.0] * len(scores))
+            left.errorbar(mean["mean"], place, xerr=mean["half"], fmt="D", color=style.BLUE, capsize=3)
+        left.set_yticks(range(len(runs)), [f"{named[name] or name}, {len(runs[name])} seeds" for name in runs])
+        left.margins(y=0.15)
+        left.invert_yaxis()
+        left.set_xlabel("test mAP, %: seeds, mean and 95 % interval")
+        centres = (bins.index + 0.5) / len(bins)
+        for column, look in zip(("true", "estimated"), style.LINES, strict=False):
+            middle.plot(centres, bins[column], **look, label=f"{column} share of positives")
+        middle.set_xlabel("confidence of the network")
+        middle.set_ylim(-0.02, 1.02)
+        middle.legend(loc="upper left")
+        share = bins["weights_pos"] / bins["weights_pos"].sum()
+        right.barh(centres, share, height=0.86 / len(bins), color=style.BLUE, alpha=0.5)
+        right.sharey(middle)
+        right.set_ylabel("weight of a pseudo-positive")
+        right.set_xlabel("their share")
+        style.save(figure, out)
+
+
 def named(text: str) -> tuple[str, Path]:
     """NAME_sSEED=PROJECT, taken apart."""
     name, _, project = text.partition("=")
@@ -128,7 +177,7 @@ def named(text: str) -> tuple[str, Path]:
 def main() -> None:
     """Write files, or print their table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("write", "table", "curves"))
+    parser.add_argument("what", choices=("write", "table", "curves", "methods"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("runs", nargs="*", metavar="NAME_s1=PROJECT or NAME=LABEL")
     parser.add_argument("--minus", metavar="NAME", help="differences from this row")
@@ -138,8 +187,8 @@ def main() -> None:
     if arguments.what == "table":
         print(table(arguments.folder, arguments.minus))
         return
-    if arguments.what == "curves":
-        curves(arguments.folder, arguments.runs, arguments.out)
+    if draw := {"curves": curves, "methods": methods}.get(arguments.what):
+        draw(arguments.folder, arguments.runs, arguments.out)
         return
     projects = [named(text) for text in arguments.runs]
     arguments.folder.mkdir(parents=True, exist_ok=True)

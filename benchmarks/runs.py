@@ -137,7 +137,7 @@ def methods(folder: Path, rows: list[str], out: Path) -> None:
     """Draw mAP of the raw network by method, seeds as dots and 95 % intervals of means (Student's t); beside it, of the first
     method, the estimated and the true share of positives by confidence, mean over seeds, and how often a positive has which
     weight. A weight is read off the curve, so the two share an axis."""
-    named = dict(row.partition("=")[::2] for row in rows)
+    named = {name: label for name, _, label in (row.partition("=") for row in rows)}
     runs = {name: [json.loads(path.read_text()) for path in sorted(folder.glob(f"{name}_s*.json"))] for name in named}
     bins = pd.concat(pd.DataFrame(run["bins"]) for run in runs[next(iter(runs))]).groupby(level=0).mean()
     with style.house_style():

@@ -68,11 +68,13 @@ def finished(name: str, project: Path, commit: str | None = None) -> dict[str, A
         for stage, part in rows.items()
     }
     steps = {stage: int(pd.read_csv(artifacts / stage / "history.csv")["steps"].sum()) for stage in rows}
+    values = flatten(read_yaml(project / "params.yaml"))
     return {
         "name": name,
         "seed": int(NAME.fullmatch(name)[2]),  # type: ignore[index]  # argparse has looked
         "commit": commit or subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=project, text=True).strip(),
-        "settings": [f"{k}={v}" for k, v in flatten(read_yaml(project / "params.yaml")) if v not in (None, "data/none")],
+        # Without the folder of the photographs, which is a machine's.
+        "settings": [f"{k}={v}" for k, v in values if v not in (None, "data/none") and k != "data_root"],
         "steps": {stage: count for stage, count in steps.items() if count},
         "end": {stage: {"raw": part[-1][1], "ema": part[-1][2]} for stage, part in curve.items() if part},
         "curve": curve,

@@ -13,6 +13,7 @@ from dicap.photos.readers.listing import words_of
 from dicap.photos.readers.question import Question
 from dicap.settings import Own
 
+DRAWN = ".tiff.bmp.pgm.png.gif"  # endings of what programs draw, the likelier last
 FEW = 3  # pictures of a folder that may bear such names by chance
 LETTER = re.compile(r"[^\W\d_]")
 MARK = re.compile(r"[\s_.@~-]")  # between a name and a word
@@ -30,7 +31,7 @@ def ask_of_derived(root: Path, own: Own, images: Iterable[str], named: Collectio
         Question: with the pattern of their names, or their folder, as one to be left out.
     """
     images = list(images) if own.derived == "auto" else []
-    if patterns := _with_a_word(images, {*images, *named}) or _repeated(root, images, named):
+    if patterns := _with_a_word(images, {*images, *named}) or _repeated(root, images, named) or _drawn(images):
         first = next(iter(patterns.values()))[0]
         raise Question(
             f"{root}: are {first_of([*patterns], 3)} masks, thumbnails or copies? Their names are those of other photographs "
@@ -97,9 +98,30 @@ def _repeated(root: Path, images: list[str], named: Collection[str]) -> dict[str
         # A link to another one, or its copy, is a photograph with several labels.
         pairs = (checksums([root / name, root / one]) for name, some in near.items() for one in some)
         if all(near.values()) and not any(mark is not None and mark == other for mark, other in pairs):
-            folders[part if all(name.startswith(f"{part}/") for name in names) else f"*/{part}/*"] = names
+            folders[_pattern(part, names)] = names
             derived |= {*names}
     return folders
+
+
+def _drawn(images: Iterable[str]) -> dict[str, list[str]]:
+    """Folders of which each picture has a photograph by its name in one other, and endings that are none of photographs there."""
+    within: dict[str, dict[tuple[str, ...], str]] = {}
+    for name in images:
+        *parts, last = Path(name).with_suffix("").parts
+        for part in {part for part in parts if part.casefold() not in SPLIT_NAMES}:
+            within.setdefault(part, {})[*(one for one in parts if one != part), last] = name
+    kinds = {part: {DRAWN.find(Path(name).suffix.lower()) for name in names.values()} for part, names in within.items()}
+    folders: dict[str, list[str]] = {}
+    for part, names in within.items():
+        of = [one for one in within if names.keys() <= within[one].keys() and min(kinds[part]) > max(kinds[one])]
+        if len(of) == 1 and len(names) >= FEW:
+            folders[_pattern(part, names.values())] = [*names.values()]
+    return folders
+
+
+def _pattern(part: str, names: Iterable[str]) -> str:
+    """What names a folder of some images."""
+    return part if all(name.startswith(f"{part}/") for name in names) else f"*/{part}/*"
 
 
 def _of_name(name: Path, part: str, by_stem: dict[str, list[Path]]) -> list[Path]:

@@ -34,11 +34,11 @@ def read(root: Path, own: Own) -> Listing:
     split_of = _take_splits(root, parts_of, own)
     notes, around, deepest = [], *({parts[k] for parts in parts_of.values() if len(parts) > -k} for k in (0, -1))
     likely = "first" if of_anything(deepest) else "last" if len(around) == 1 or of_anything(around) else "all"
-    first: dict[tuple[str, str], str] = {}  # of the copies of one name
+    first: dict[tuple[str, str, str | None], str] = {}  # of the copies of one name and split
     rows = []
     for path, checksum in zip(paths, checksums([root / path for path in paths]), strict=True):
         parts, split = parts_of[path], split_of[path]
-        image = path if checksum is None else first.setdefault((Path(path).name, checksum), path)
+        image = path if checksum is None else first.setdefault((Path(path).name, checksum, split), path)
         labels = None
         if parts and split != "unlabeled":
             if len(parts) > 1 and own.label_folder == "auto":

@@ -31,7 +31,7 @@ def ask_of_derived(root: Path, own: Own, images: Iterable[str], named: Collectio
         Question: with the pattern of their names, or their folder, as one to be left out.
     """
     images = list(images) if own.derived == "auto" else []
-    if patterns := _with_a_word(images, {*images, *named}) or _repeated(root, images, named) or _drawn(images):
+    if patterns := _with_a_word(images, {*images, *named}) or _repeated(root, images, named):
         first = next(iter(patterns.values()))[0]
         raise Question(
             f"{root}: are {first_of([*patterns], 3)} masks, thumbnails or copies? Their names are those of other photographs "
@@ -64,8 +64,9 @@ def _with_a_word(images: Iterable[str], others: Iterable[str]) -> dict[str, list
 def _repeated(root: Path, images: list[str], named: Collection[str]) -> dict[str, list[str]]:
     """Folders of which each name is that of a photograph elsewhere, or has it within.
 
-    Elsewhere is above it, or in folders by whose names and the same word several are named; else where photographs have labels of
-    their own, or in several folders, each of which has others of the names: two folders side by side may both be numbered.
+    Elsewhere is above it, in folders by whose names and the same word several are named, or in one by the endings of photographs;
+    else where photographs have labels of their own, or in several folders, each of which has others of the names: two folders
+    side by side may both be numbered.
     """
     within: dict[str, list[str]] = {}
     for name in images:
@@ -73,6 +74,7 @@ def _repeated(root: Path, images: list[str], named: Collection[str]) -> dict[str
             within.setdefault(part, []).append(name)
     stems = {part: {Path(name).stem for name in names} for part, names in within.items()}
     of_photographs, places = {part for name in named for part in Path(name).parts[:-1]}, {Path(name).parent for name in named}
+    kinds = {part: {DRAWN.find(Path(name).suffix.lower()) for name in names} for part, names in within.items()}
     # The folders by whose name and a word each is named.
     less = {part: {one: word for one, word in _words(part).items() if one in {*within} | of_photographs} for part in within}
     often = Counter(word for words in less.values() for word in words.values())
@@ -81,11 +83,13 @@ def _repeated(root: Path, images: list[str], named: Collection[str]) -> dict[str
         by_stem.setdefault(Path(name).stem, []).append(Path(name))
     folders: dict[str, list[str]] = {}
     derived: set[str] = set()
-    for part, names in sorted(within.items()):
+    for part, names in sorted(within.items(), key=lambda pair: (-len(pair[1]), pair[0])):
         if len(names) < FEW or part in of_photographs or not derived.isdisjoint(names):
             continue
         others = {name: _of_name(Path(name), part, by_stem) for name in names}
-        instead = ["", *(one for one, word in less[part].items() if often[word] > 1)]
+        whole = [one for one in within if stems[part] <= stems[one] and derived.isdisjoint(within[one])]
+        of = [one for one in whole if min(kinds[part]) > max(kinds[one])]
+        instead = ["", *(one for one, word in less[part].items() if often[word] > 1), *(of if len(of) == 1 else ())]
         around = {name: _around(Path(name), part, instead) for name in names}
         near = {name: [one for one in some if one.parent in around[name]] for name, some in others.items()}
         if not all(near.values()):
@@ -98,30 +102,9 @@ def _repeated(root: Path, images: list[str], named: Collection[str]) -> dict[str
         # A link to another one, or its copy, is a photograph with several labels.
         pairs = (checksums([root / name, root / one]) for name, some in near.items() for one in some)
         if all(near.values()) and not any(mark is not None and mark == other for mark, other in pairs):
-            folders[_pattern(part, names)] = names
+            folders[part if all(name.startswith(f"{part}/") for name in names) else f"*/{part}/*"] = names
             derived |= {*names}
     return folders
-
-
-def _drawn(images: Iterable[str]) -> dict[str, list[str]]:
-    """Folders of which each picture has a photograph by its name in one other, and endings that are none of photographs there."""
-    within: dict[str, dict[tuple[str, ...], str]] = {}
-    for name in images:
-        *parts, last = Path(name).with_suffix("").parts
-        for part in {part for part in parts if part.casefold() not in SPLIT_NAMES}:
-            within.setdefault(part, {})[*(one for one in parts if one != part), last] = name
-    kinds = {part: {DRAWN.find(Path(name).suffix.lower()) for name in names.values()} for part, names in within.items()}
-    folders: dict[str, list[str]] = {}
-    for part, names in within.items():
-        of = [one for one in within if names.keys() <= within[one].keys() and min(kinds[part]) > max(kinds[one])]
-        if len(of) == 1 and len(names) >= FEW:
-            folders[_pattern(part, names.values())] = [*names.values()]
-    return folders
-
-
-def _pattern(part: str, names: Iterable[str]) -> str:
-    """What names a folder of some images."""
-    return part if all(name.startswith(f"{part}/") for name in names) else f"*/{part}/*"
 
 
 def _of_name(name: Path, part: str, by_stem: dict[str, list[Path]]) -> list[Path]:

@@ -18,10 +18,8 @@ from dicap.settings import Own
 def read(root: Path, own: Own) -> Listing:
     """`root/<label>/...`, or `root/<train|val|test|unlabeled>/<label>/...`.
 
-    Links (symbolic and hard) to one file, and copies of one name and content, are one image, whose id is the path without a link:
-    a link more makes no other image of it. Images in `unlabeled/`, or in no label's folder, are truly unlabelled.
-
-    Folders that `own.ignore` names are no label's.
+    Links (symbolic and hard) to one file, and copies of one name and content, are one image of a split, whose id is the path
+    without a link: a link more makes no other image of it. Images in `unlabeled/`, or in no label's folder, are truly unlabelled.
 
     Raises:
         Question: a photograph lies in several folders that could be its label, and `own.label_folder` does not say which; or in

@@ -69,10 +69,7 @@ class Given:
         return replace(self, labels=labels, absent=absent)
 
     def standing(self, own: "Given | None", photo: str) -> "Given | None":
-        """What this earlier import still says beside the data set's `own` words of now, and the mark of the photograph of now.
-
-        Nothing of another photograph; and words that the data set changed since are newer.
-        """
+        """What this import still says beside the `own` words of now, newer where they were changed, and of this photograph."""
         if self.is_of_another(photo):
             return None
         return own.after(self) if own is not None and self.is_older(own) else self

@@ -111,8 +111,8 @@ def _image_sets(base: Path, annotated: set[str], ignore: Iterable[str] | None) -
     """The split of each annotation by its name; a list of all says none. Raises DataError where one is in two or in none."""
     splits: dict[str, str] = {}
     others: dict[Path, set[str]] = {}
-    paths = [path for path in base.rglob("ImageSets/Main/*") if path.suffix.lower() == ".txt"]
-    files = [path for path in paths if not is_ignored(path.relative_to(base).as_posix(), ignore)]
+    names = (path.relative_to(base).as_posix() for path in base.rglob("ImageSets/Main/*") if path.suffix.lower() == ".txt")
+    files = [base / name for name in names if not is_ignored(name, ignore)]
     for path in sorted(files, key=lambda path: (path.stem.lower() == "trainval", path)):  # which repeats the names of val
         name, lines = path.stem.lower(), {*map(str.strip, decode(path).splitlines())} - {""}
         if name not in SPLIT_NAMES:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
@@ -39,7 +40,7 @@ def command(filled: Path, new_classes: bool, separator: str | None, params: Path
     """
     import pandas as pd
 
-    from dicap.photos.readers.read import LISTS, added_before, content_mark, forgotten, read, with_added
+    from dicap.photos.readers.read import LISTED, LISTS, added_before, content_mark, forgotten, read, with_added
 
     take_turns(params)  # of two at once the second goes on from the labels of the first
     settings = load(params)
@@ -58,6 +59,8 @@ def command(filled: Path, new_classes: bool, separator: str | None, params: Path
     if other:  # a list of another folder, or of before a photograph was exchanged
         say(f"note: left out, since another photograph has the name by now: {len(other)} (the first: {min(other)})")
     given = {image: marked(labels, *said[image]) for image, labels in given.items() if image not in other}
+    if own.added and LISTED.fullmatch(filled.name) and os.path.getmtime(filled) < os.path.getmtime(own.added):  # words of before
+        given = {image: standing[image].after(labels) if image in standing else labels for image, labels in given.items()}
     if not given:
         raise DataError(f"{filled}: all its labels were given to other photographs of these names; label the ones that are here")
     every = before | {image: labels.after(standing.get(image)) for image, labels in given.items()}
@@ -77,7 +80,7 @@ def command(filled: Path, new_classes: bool, separator: str | None, params: Path
         say(f"... and {len(changed) - SHOWN} more")
     if open_ := sum(not {*names} <= {*now[image].labels, *(now[image].absent or ())} for image in was):
         say(f"{', '.join(names)}: unknown, neither there nor absent, in {open_} images that were labelled before")
-    for note in forgotten(path.as_posix()):
+    for note in forgotten(path.as_posix(), raw):
         say(f"note: {note}")
     facts = {"new": len(given) - len(again), "changed": len(changed), "confirmed": len(again) - len(changed)}
     finish("import-labels", facts | {"in all": len(every), "labels": str(path)}, ["dvc repro"])
@@ -93,7 +96,9 @@ def filled_in(
 
     given = read_added(filled, classes, images, separator or own.separator)
     if not given:
-        raise DataError(f"{filled}: no row has labels; fill in the column labels (`-` for none of the classes)")
+        raise DataError(
+            f"{filled}: no row has labels of an image that is there; fill in the column labels (`-` for none of the classes)"
+        )
     names = sorted({name for labels in given.values() for name in (*labels.labels, *(labels.absent or ()))} - set(classes))
     if names and not new_classes:
         ways = f"correct the spelling, or pass --new-classes{did_you_mean(names[0], classes)}"

@@ -281,7 +281,8 @@ FOLDERS = [
     Awkward(
         "a photograph in train and in test",
         lambda root: [tree("train/dog/b.png", "train/cat/c.png", "test/owl/e.png")(root), tree("test/dog/b.png")(root)],
-        refused="with another split; give it one",
+        meant=SINGLE,
+        splits={"b.png": "test", "c.png": "train", "e.png": "test"},
     ),
     Awkward("a photograph in three folders: a file, a link and a copy", thrice, SINGLE | {"b.png": {"cat", "dog", "owl"}}),
     Awkward("photographs alone", pictures, refused="no labels yet; choose the first to label: dicap-stage suggest"),
@@ -406,7 +407,9 @@ BROKEN = {  # what is there, and the words of the one line
     "column usage": table(SPLIT.replace("split", "usage")),
     "refers to 99": lambda root: coco(root, annotations=[{"image_id": 0, "category_id": 99}]),
     "images: 2 have the id 0": lambda root: coco(root, images=TWICE),
-    "all labelled images (4) are one photograph, its copies": lambda root: [picture(root / "cat" / f"{i}.png") for i in range(4)],
+    "all labelled images (4) are one photograph, its copies": lambda root: [
+        picture(root / "cd"[i % 2] / f"{i}.png") for i in range(4)
+    ],
     "none of 0": lambda root: coco(root, images=[], annotations=[]),
     "has no image or no answers": label_studio({"a.png": [{"result": "cat"}]}),
     "an answer has a choice without a name": label_studio({"a.png": [choice("cat")], "b.png": [choice("")]}),

@@ -70,6 +70,7 @@ def test_an_encoding_that_is_not_read_is_one_line(tmp_path, encoding):
         ({"trn.txt": "my 0\nmy 1\n", "tst.txt": "my 2\nmy 3\n"}, "trn.txt: names no split"),
         ({"train.txt": "my 0\nmy 1\n", "holdout.txt": "my 2\nmy 3\n"}, "holdout.txt: names no split"),
         ({"train.txt": "my 0\r\nmy 1\r\n", "TEST.TXT": "my 2\nmy 3\n", "cat_test.txt": "my 2\n"}, ""),
+        ({"train.txt": "my 0\nmy 1\n", "test.txt": "my 2\nmy 3\n", "default.txt": "my 0\nmy 1\nmy 2\nmy 3\n"}, ""),
     ],
 )
 def test_lists_of_splits_say_the_split_or_are_refused(tmp_path, lists, refused):
@@ -129,7 +130,7 @@ def test_a_telephones_photograph_says_which_package_it_needs(tmp_path, monkeypat
     (tmp_path / "dog").mkdir()
     for name in ("dog/a.heic", "dog/b.HEIC"):
         (tmp_path / name).write_bytes(HEIC + name.encode())
-    found, _ = survey(tmp_path, Own())
+    found, _ = survey(tmp_path, Own(format="folders"))
     assert len(found.unreadable) == 3 and any("pip install 'dicap[heic]'" in problem for problem in found.problems)
 
 

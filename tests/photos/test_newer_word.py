@@ -54,6 +54,7 @@ def test_an_import_counts_until_the_table_is_corrected(labelled):
     added = imported(labelled, {"00.png": ["dog"], "01.png": ["dog"], "09.png": ["cat"]})
     found, raw = read_now(labelled, added=added)
     assert found["00.png"] == {"dog"} and found["09.png"] == {"cat"} and not any("changed after" in note for note in raw.notes)
+    assert any("says otherwise, and does not count: 1 (the first: 00.png)" in note for note in raw.notes)
     corrected(
         labelled, {name: "dog" if i % 2 else "cat" for i, name in enumerate(NAMES[:8])} | {"01.png": "cat", "09.png": "cat;dog"}
     )
@@ -71,16 +72,6 @@ def test_a_new_class_stays_unknown_when_the_table_names_it_once(labelled):
     boat = raw.classes.index("boat")
     known = {item.id for item in raw.items if item.labels is not None and (item.absent is None or boat in item.absent)}
     assert known <= {"00.png", "09.png"}, "nobody looked for it in the others"
-
-
-def test_a_list_that_params_yaml_forgot_is_named(labelled):
-    first = imported(labelled, {"09.png": ["cat"]})
-    (labelled / "labels" / "added-2.csv").write_text("image,labels\n09.png,cat\n10.png,dog\n")
-    for own in ({"added": first}, {}):
-        _, raw = read_now(labelled, **own)
-        assert any("added-2.csv holds labels of" in note and "import-labels" in note for note in raw.notes)
-    _, raw = read_now(labelled, added=str(labelled / "labels" / "added-2.csv"))
-    assert not any("holds labels of" in note for note in raw.notes)
 
 
 class Days:
@@ -159,5 +150,14 @@ def test_the_newest_list_brings_all_back_but_what_was_corrected(tmp_path):
     days.project.set({"own.added": None})
     remedies = [line for line in days.project.done("convert").splitlines() if "brings them back" in line]
     assert len(remedies) == 1
-    days.project.done("import-labels", remedies[0].split("import-labels ")[1].split()[0])
+    days.project.done("import-labels", newest := remedies[0].split("import-labels ")[1].split()[0])
     assert days.now() == before and (before["00.png"], before["09.png"], before["10.png"]) == (["dog"], ["dog"], ["dog"])
+    days.project.set({"own.added": None})
+    days.given("image,labels\n09.png,bird\n")
+    assert f"import-labels {newest} brings them back" in "\n".join(days.said)
+    assert "brings them back" not in days.project.done("import-labels", newest)
+    assert days.now() == before | {"09.png": ["bird"]}, "a list brings nothing back that was given otherwise since"
+    for i, name in enumerate(NAMES):
+        picture(tmp_path / "photos" / name, 50 + i)
+    days.project.set({"own.added": None})
+    assert "brings them back" not in days.project.done("convert"), "what was said of other photographs"

@@ -103,6 +103,24 @@ def test_numbers_that_begin_anew_and_links_into_several_folders_are_no_question(
         assert {*raw.classes} == {*CATDOG, "owl", *["outdoors"] * linked} and turns == 0
 
 
+@pytest.mark.parametrize("endings", ["jpg png", "jpg png gif", "tif gif", "jpg jpg png", "jpg jpg", "png png", "jpg webp"])
+def test_folders_of_the_same_names_are_asked_about_where_programs_draw_such_files(tmp_path, endings):
+    folders = [f"{'xyz'[k]}/{i}.{ending}" for k, ending in enumerate(endings.split()) for i in range(4)] + ["w/8.jpg", "w/9.jpg"]
+    pictures(tmp_path, [f"{top}/{name}" for top in ("train", "test") for name in folders])
+    raw, turns = asked(tmp_path)
+    asks = endings in ("jpg png", "jpg png gif", "tif gif")
+    assert (turns, raw.classes) == (asks, ["w", "x"] if asks else sorted({name[0] for name in folders}))
+
+
+@pytest.mark.parametrize(
+    "name", ["@tmp", "cat/#snapshot", "$RECYCLE.BIN/S-1", "_old", "My.photoslibrary/a", "System Volume Information"]
+)
+def test_folders_of_programs_beside_labels_are_asked_about(tmp_path, name):
+    pictures(tmp_path, [*OF_FOLDERS, *(f"{name}/{i}.png" for i in range(4))])
+    raw, turns = asked(tmp_path)
+    assert turns == 1 and {*labels_of(raw)} == {*OF_FOLDERS}
+
+
 def test_a_photograph_that_comes_later_is_unlabelled(tmp_path):
     listed(tmp_path, [["image", "labels"], *LISTED])
     seen, own = survey(tmp_path, Own())

@@ -37,11 +37,9 @@ def with_groups(raw: RawSet) -> RawSet:
                 linked.merge(i, first.setdefault((kind, key), i))
         if mark is not None:
             equal.setdefault(mark, []).append(i)
-    names: dict[int, list[str]] = {}
-    for i, item in enumerate(raw.items):
-        names.setdefault(linked[i], []).append(item.id)
-    group = {k: min(ids) for k, ids in names.items() if len(ids) > 1}
-    items = [replace(item, group=group.get(linked[i])) for i, item in enumerate(raw.items)]
+    groups = [(min(raw.items[i].id for i in rows), rows) for rows in linked.subsets() if len(rows) > 1]
+    group = {i: name for name, rows in groups for i in rows}
+    items = [replace(item, group=group.get(i)) for i, item in enumerate(raw.items)]
     same = [sorted(rows, key=lambda i: FIRST[items[i].split]) for rows in equal.values() if len(rows) > 1]
     dropped = {i for rows in same for i in rows if FIRST[items[i].split] > FIRST[items[rows[0]].split]}
     notes = []

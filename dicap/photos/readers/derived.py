@@ -13,6 +13,7 @@ from dicap.photos.readers.listing import words_of
 from dicap.photos.readers.question import Question
 from dicap.settings import Own
 
+DRAWN = ".tiff.bmp.pgm.png.gif"  # endings of what programs draw, the likelier last
 FEW = 3  # pictures of a folder that may bear such names by chance
 LETTER = re.compile(r"[^\W\d_]")
 MARK = re.compile(r"[\s_.@~-]")  # between a name and a word
@@ -63,8 +64,9 @@ def _with_a_word(images: Iterable[str], others: Iterable[str]) -> dict[str, list
 def _repeated(root: Path, images: list[str], named: Collection[str]) -> dict[str, list[str]]:
     """Folders of which each name is that of a photograph elsewhere, or has it within.
 
-    Elsewhere is above it, or in folders by whose names and the same word several are named; else where photographs have labels of
-    their own, or in several folders, each of which has others of the names: two folders side by side may both be numbered.
+    Elsewhere is above it, in folders by whose names and the same word several are named, or in one by the endings of photographs;
+    else where photographs have labels of their own, or in several folders, each of which has others of the names: two folders
+    side by side may both be numbered.
     """
     within: dict[str, list[str]] = {}
     for name in images:
@@ -72,6 +74,7 @@ def _repeated(root: Path, images: list[str], named: Collection[str]) -> dict[str
             within.setdefault(part, []).append(name)
     stems = {part: {Path(name).stem for name in names} for part, names in within.items()}
     of_photographs, places = {part for name in named for part in Path(name).parts[:-1]}, {Path(name).parent for name in named}
+    kinds = {part: {DRAWN.find(Path(name).suffix.lower()) for name in names} for part, names in within.items()}
     # The folders by whose name and a word each is named.
     less = {part: {one: word for one, word in _words(part).items() if one in {*within} | of_photographs} for part in within}
     often = Counter(word for words in less.values() for word in words.values())
@@ -80,11 +83,13 @@ def _repeated(root: Path, images: list[str], named: Collection[str]) -> dict[str
         by_stem.setdefault(Path(name).stem, []).append(Path(name))
     folders: dict[str, list[str]] = {}
     derived: set[str] = set()
-    for part, names in sorted(within.items()):
+    for part, names in sorted(within.items(), key=lambda pair: (-len(pair[1]), pair[0])):
         if len(names) < FEW or part in of_photographs or not derived.isdisjoint(names):
             continue
         others = {name: _of_name(Path(name), part, by_stem) for name in names}
-        instead = ["", *(one for one, word in less[part].items() if often[word] > 1)]
+        whole = [one for one in within if stems[part] <= stems[one] and derived.isdisjoint(within[one])]
+        of = [one for one in whole if min(kinds[part]) > max(kinds[one])]
+        instead = ["", *(one for one, word in less[part].items() if often[word] > 1), *(of if len(of) == 1 else ())]
         around = {name: _around(Path(name), part, instead) for name in names}
         near = {name: [one for one in some if one.parent in around[name]] for name, some in others.items()}
         if not all(near.values()):

@@ -18,10 +18,8 @@ from dicap.settings import Own
 def read(root: Path, own: Own) -> Listing:
     """`root/<label>/...`, or `root/<train|val|test|unlabeled>/<label>/...`.
 
-    Links (symbolic and hard) to one file, and copies of one name and content, are one image, whose id is the path without a link:
-    a link more makes no other image of it. Images in `unlabeled/`, or in no label's folder, are truly unlabelled.
-
-    Folders that `own.ignore` names are no label's.
+    Links (symbolic and hard) to one file, and copies of one name and content, are one image of a split, whose id is the path
+    without a link: a link more makes no other image of it. Images in `unlabeled/`, or in no label's folder, are truly unlabelled.
 
     Raises:
         Question: a photograph lies in several folders that could be its label, and `own.label_folder` does not say which; or in
@@ -34,11 +32,11 @@ def read(root: Path, own: Own) -> Listing:
     split_of = _take_splits(root, parts_of, own)
     notes, around, deepest = [], *({parts[k] for parts in parts_of.values() if len(parts) > -k} for k in (0, -1))
     likely = "first" if of_anything(deepest) else "last" if len(around) == 1 or of_anything(around) else "all"
-    first: dict[tuple[str, str], str] = {}  # of the copies of one name
+    first: dict[tuple[str, str, str | None], str] = {}  # of the copies of one name and split
     rows = []
     for path, checksum in zip(paths, checksums([root / path for path in paths]), strict=True):
         parts, split = parts_of[path], split_of[path]
-        image = path if checksum is None else first.setdefault((Path(path).name, checksum), path)
+        image = path if checksum is None else first.setdefault((Path(path).name, checksum, split), path)
         labels = None
         if parts and split != "unlabeled":
             if len(parts) > 1 and own.label_folder == "auto":

@@ -131,8 +131,12 @@ def _one_each(root: Path, listing: Listing, own: Own) -> tuple[list[Row], list[P
         way = "put images there, write names as they are (with leading zeros), or name their column (init-data --image)"
         raise DataError(f"{row.where}: image: {text}; {way}")
     of_file: dict[object, list[tuple[Row, Path]]] = {}
-    for row, file in located:
-        of_file.setdefault(same_file(file), []).append((row, file))
+    parted = Counter(
+        mark for mark, split in {(same_file(file), row.split) for row, file in located} if split not in (None, "unlabeled")
+    )
+    for row, file in located:  # of links in several splits each is an image, as its copies would be
+        mark = same_file(file)
+        of_file.setdefault(file if parted[mark] > 1 else mark, []).append((row, file))
     rows, files, several, repeated = [], [], 0, []
     for same in of_file.values():
         same.sort(key=lambda pair: pair[0].labels is None)

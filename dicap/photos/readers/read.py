@@ -37,6 +37,7 @@ READERS = {
 }
 IMPORTED = ("image", "labels", "absent", "was", "photo", "model_says", "surprise", "look_at")  # some for the eye alone
 LISTS = Path("labels")  # of a project: where `import-labels` writes
+LISTED = re.compile(r"added-([0-9a-f]{12})\.csv")  # what it writes
 
 
 @dataclass(frozen=True)
@@ -68,10 +69,7 @@ class Given:
         return replace(self, labels=labels, absent=absent)
 
     def standing(self, own: "Given | None", photo: str) -> "Given | None":
-        """What this earlier import still says beside the data set's `own` words of now, and the mark of the photograph of now.
-
-        Nothing of another photograph; and words that the data set changed since are newer.
-        """
+        """What this import still says beside the `own` words of now, newer where they were changed, and of this photograph."""
         if self.is_of_another(photo):
             return None
         return own.after(self) if own is not None and self.is_older(own) else self
@@ -172,7 +170,7 @@ def read(root: Path, own: Own, looking: bool = False) -> RawSet:
         shown = first_of(list(map(repr, lost)), 3)
         way = f"bring it back, or run `dicap-stage init-data {root}` again"
         raise DataError(f"{root}: no image is labelled {shown} any more; {way}")
-    raw.notes.extend(forgotten(own.added))
+    raw.notes.extend(forgotten(own.added, raw))
     less = f", or leave the splits out: init-data --ignore {typed(own.split)}" if own.split else ""
     ways = {
         "train": f"label some images of it{less}",
@@ -235,8 +233,8 @@ def with_added(raw: RawSet, path: Path, base: Path, new_classes: Iterable[str] =
             was = item.split if item.split != "test" else None
             corrected = later.is_older(own)
             newer += [item.id] * corrected
-            differ += [item.id] * (own is not None and later.was is None and own != later)
             given = given.after(later) if corrected and given else later.after(given)
+            differ += [item.id] * (own is not None and not corrected and before & ({*own.labels} ^ {*given.labels}) != set())
         if given is not None:
             labels = tuple(sorted(number[name] for name in given.labels))
             absent = None if given.absent is None else tuple(sorted(number[name] for name in given.absent if name in number))
@@ -263,12 +261,14 @@ def photo_mark(file: Path) -> str:
     return sha256(file)[:16] if file.is_file() else ""
 
 
-def forgotten(added: str | None) -> list[str]:
-    """Notes on lists of imported labels that hold images which the one in force does not, as where params.yaml was taken back."""
+def forgotten(added: str | None, raw: RawSet) -> list[str]:
+    """Notes on lists of labels of images of the set that the one in force does not hold, as where params.yaml was taken back."""
     folder, notes, kept = Path(added).parent if added else LISTS, [], {*added_before(added)}
+    files = dict(zip((item.id for item in raw.items), getattr(raw.images, "paths", ()), strict=True))
     # The newest first: it has the later words, and all images of the older ones.
     for path in sorted(folder.glob("added-*.csv"), key=lambda path: path.stat().st_mtime_ns, reverse=True):
-        if lost := added_before(path).keys() - kept:
+        labels = {image: given for image, given in added_before(path).items() if image in files and image not in kept}
+        if lost := {image for image, given in labels.items() if not given.is_of_another(photo_mark(files[image]))}:
             text = f"{path} holds labels of {len(lost)} images that own.added ({added or 'empty'}) does not"
             notes.append(f"{text} (the first: {min(lost)}); dicap-stage import-labels {path} brings them back")
             kept |= lost
@@ -293,7 +293,7 @@ def added_before(path: Path | str | None) -> dict[str, Given]:
     path = Path(path)
     if not path.is_file():
         raise DataError(f"{path}: no such file; bring it back (git checkout {path}), or set own.added to null")
-    named = re.fullmatch(r"added-([0-9a-f]{12})\.csv", path.name)
+    named = LISTED.fullmatch(path.name)
     if named is not None and named[1] != content_mark(path.read_bytes()):
         way = f"bring it back (git checkout {path}), or rename it and set own.added to that"
         raise DataError(f"{path}: not as import-labels wrote it; {way}")
@@ -361,6 +361,8 @@ def read_added(
         if ids is not None:
             forms = name, name.strip(), normalize("NFC", name.strip())  # a name may begin with a blank
             if (image := next((ids[form] for form in forms if form in ids), None)) is None:
+                if LISTED.fullmatch(path.name):  # all that was ever given
+                    continue
                 raise sheet.error(row, f"image {name!r} is not in the data set; write its id as `suggest` does")
             name = image
         if given.get(name, of_image) != of_image:

@@ -34,6 +34,8 @@ ROLES = {  # of columns that are asked about
     "value": "is the label there where column {} is 1, and known to be absent where it is 0?",
     "group": "do photographs of one value of column {} belong on one side of every split?",
 }
+# Folders of a program or a system, and bundles of a program's own files.
+OF_PROGRAMS = re.compile(r"[@#$_].*|.+\.[a-z]{6,}|system volume information|papierkorb|trash", re.IGNORECASE)
 WRITE = "write the labels as labels.csv with the columns image, labels, or export them as COCO JSON"
 
 
@@ -96,7 +98,8 @@ def _format_of(root: Path, name: str, named: bool) -> str | None:
 def _is_beside(name: str, kind: str) -> bool:
     """Whether a file is one that a format has beside its labels."""
     path = Path(name)
-    return path.name.startswith(coco_file.OTHERS) if kind == "coco" else kind == "voc_xml" and "ImageSets" in path.parts
+    of_voc = "ImageSets" in path.parts or path.name == "labelmap.txt"  # of CVAT
+    return path.name.startswith(coco_file.OTHERS) if kind == "coco" else kind == "voc_xml" and of_voc
 
 
 def _labels(root: Path, said: Own, others: list[str]) -> tuple[str, list[str]]:
@@ -157,39 +160,54 @@ def _ask_of_files(root: Path, names: list[str], kind: str, said: Own, read: list
         endings.setdefault(Path(name).suffix.lower() or ".", []).append(name)
     shown = first_of([f"{ending} ({len(files)}, the first {files[0]})" for ending, files in endings.items()], 4)
     unread = f"files that are not read: {shown}; " if names else ""
+    ignore: list[str] = []
+    for ending, files in endings.items():
+        of_labels = any(name.lower().endswith(ending) for name in read) if read else ending in FORMATS[kind]
+        ignore += files if len(files) == 1 or of_labels else [ending]  # by the ending the file of labels would go too
     ways: dict[str, str] = {}
     if kind == "folders" and said.format is None:
         images = [name for name in list_images(root, required=False) if not is_ignored(name, said.ignore)]
-        stems = {part for name in names for part in (Path(name).stem, Path(name).stem.partition(".")[0])}
+        _ask_of_programs(root, images)
+        may_say = [Path(name) for name in names if any(Path(name).suffix.lower() in some for some in FORMATS.values())]
+        stems = {part for path in may_say for part in (path.stem, path.stem.partition(".")[0])}
         if 2 * sum(Path(name).stem in stems for name in images) > len(images):
-            raise DataError(f"{root}: {unread}most photographs have one, and labels may be in them: {WRITE}")
+            way = f"where the folders alone are the labels: --format folders --ignore {typed(listed(ignore))}"
+            raise DataError(f"{root}: {unread}most photographs have one, and labels may be in them: {WRITE}; {way}")
         ask_of_derived(root, said, images)
-        if strange := of_anything(_tops(images)):
-            text = f"is {strange!r} a label? Folders of such a name hold photographs of anything: {WRITE}, and look again"
+        folders, why = _folders(images), "Folders of such a name hold photographs of anything"
+        if (strange := of_anything({parts[0] for parts in folders if parts})) is None and len(folders) == 1 and () not in folders:
+            strange, why = "/".join(*folders), "No other folder holds photographs, so it tells none from another"
+        if strange:
+            text = f"is {strange!r} a label? {why}: {WRITE}, and look again"
             raise DataError(f"{root}: {unread}{text}; where the folders are the labels, pass --format folders")
         ways = {"format": "folders"}
     if names:
         text = f"{root}: {unread}if labels are in them, {WRITE}" + ("; or are the folders the labels?" if ways else "")
-        ignore: list[str] = []
-        for ending, files in endings.items():
-            of_labels = any(name.lower().endswith(ending) for name in read) if read else ending in FORMATS[kind]
-            ignore += files if len(files) == 1 or of_labels else [ending]  # by the ending the file of labels would go too
         raise Question(text, **ways, ignore=ignore)
+
+
+def _ask_of_programs(root: Path, images: list[str]) -> None:
+    """Ask of folders among others that a program or a system may have made. Raises Question."""
+    made = sorted({part for name in images for part in Path(name).parts[:-1] if OF_PROGRAMS.fullmatch(part)})
+    ways = [way for part in made for way in (part, f"*/{part}/*") if any(is_ignored(name, [way]) for name in images)]
+    if 0 < sum(is_ignored(name, ways) for name in images) < len(images):
+        text = f"did a program or a system make {first_of(made, 3)}? If all folders are labels, pass --format folders"
+        raise Question(f"{root}: {text}", ignore=ways)
 
 
 def ask_of_folders(root: Path, images: list[str], kind: str, classes: Sequence[str] = ()) -> None:
     """Ask of several folders of photographs, of which no more than few `classes` are said, if any. Raises Question."""
-    if len(tops := _tops(images)) > 1 and tops.isdisjoint(classes) and not of_anything(tops):
+    if len(tops := {parts[0] for parts in _folders(images) if parts}) > 1 and tops.isdisjoint(classes) and not of_anything(tops):
         told = f"only {' and '.join(map(repr, classes))} is said of" if classes else "no row names"
         text = f"{told} the photographs in {first_of(sorted(tops), 4)}; or are these folders labels (--format folders)?"
         raise Question(f"{root}: {text}", format=kind)
 
 
-def _tops(images: list[str]) -> set[str]:
-    """The first folder above each image that names no split; of images below `unlabeled` none."""
+def _folders(images: list[str]) -> set[tuple[str, ...]]:
+    """The folders above each image that name no split, where it lies in a folder; of images below `unlabeled` none."""
     parts_of = [[part.strip() for part in Path(name).parts[:-1]] for name in images]
     named = [parts for parts in parts_of if {part.casefold() for part in parts}.isdisjoint(heads.SPLIT_WORDS["unlabeled"])]
-    return {part for parts in named for part in [part for part in parts if part.casefold() not in SPLIT_NAMES][:1]}
+    return {tuple(part for part in parts if part.casefold() not in SPLIT_NAMES) for parts in named if parts}
 
 
 class Column:

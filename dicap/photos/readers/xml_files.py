@@ -20,7 +20,7 @@ def read_voc(root: Path, own: Own) -> Listing:
     trees = {path: tree for path in map(root.joinpath, names) if (tree := parse(path)).tag == "annotation"}
     if not trees:
         raise DataError(f"{root}: own.format is voc_xml, but no such file is there; run `dicap-stage init-data` again")
-    lists, rows = _image_sets(root, {path.stem for path in trees}), []
+    lists, rows = _image_sets(root, {path.stem for path in trees}, own.ignore), []
     if lists and (twice := [stem for stem, count in Counter(path.stem for path in trees).items() if count > 1]):
         raise DataError(f"{root}: ImageSets/Main: {twice[0]!r} is the name of several annotations; give each a name of its own")
     counts = Counter(Path(name).name for name in list_images(root, required=False))
@@ -107,11 +107,12 @@ def parse(path: Path) -> ElementTree.Element:
     return tree
 
 
-def _image_sets(base: Path, annotated: set[str]) -> dict[str, str]:
-    """The split of each annotation by its name. Raises DataError where one is in two, or in a list that names none."""
+def _image_sets(base: Path, annotated: set[str], ignore: Iterable[str] | None) -> dict[str, str]:
+    """The split of each annotation by its name; a list of all says none. Raises DataError where one is in two or in none."""
     splits: dict[str, str] = {}
     others: dict[Path, set[str]] = {}
-    files = [path for path in base.rglob("ImageSets/Main/*") if path.suffix.lower() == ".txt"]
+    names = (path.relative_to(base).as_posix() for path in base.rglob("ImageSets/Main/*") if path.suffix.lower() == ".txt")
+    files = [base / name for name in names if not is_ignored(name, ignore)]
     for path in sorted(files, key=lambda path: (path.stem.lower() == "trainval", path)):  # which repeats the names of val
         name, lines = path.stem.lower(), {*map(str.strip, decode(path).splitlines())} - {""}
         if name not in SPLIT_NAMES:
@@ -121,6 +122,7 @@ def _image_sets(base: Path, annotated: set[str]) -> dict[str, str]:
             split = splits.setdefault(line, SPLIT_NAMES[name])
             if split != SPLIT_NAMES[name] and (name, split) != ("trainval", "val"):
                 raise DataError(f"{path}: {line!r} is in the list of {split} too; give it one split")
-    if lost := [path for path, lines in others.items() if lines - splits.keys()]:
-        raise DataError(f"{lost[0]}: names no split; rename it to train.txt, val.txt or test.txt")
+    if lost := [path for path, lines in others.items() if lines - splits.keys() and lines != annotated]:
+        way = "rename it to train.txt, val.txt or test.txt, or leave the lists out (init-data --ignore ImageSets)"
+        raise DataError(f"{lost[0]}: names no split; {way}")
     return splits

@@ -397,7 +397,7 @@ BROKEN = {  # what is there, and the words of the one line
     "`-` says none of the classes and": table(PLAIN.replace("cat;dog", "cat;-")),
     "export a project of Label Studio as JSON": table(PLAIN.replace("cat;dog", '"{""choices"": [""cat"", ""dog""]}"')),
     "found ['cat' 'dog'], expected names": table(PLAIN.replace("cat;dog", "['cat' 'dog']")),
-    "line 1 has no heads": table("sep=;\n" + PLAIN),
+    "line 1 is a spreadsheet's; remove it": table("sep=;\n" + PLAIN),
     "line 3: the heads a second time": table(PLAIN.replace("b.png,dog", "image,labels")),
     "group: 'NA' would be one group of all such rows": table(ONE_HOT.replace("owl", "group").replace(",0\n", ",NA\n")),
     "an object or a tag has no name": with_files(voc(a="a.png"), {"b.xml": b"<annotation><object><name/></object></annotation>"}),

@@ -1,5 +1,6 @@
 """What is not understood stops the command, with an answer that works when it is given; and no file of ours is ever labels."""
 
+import shlex
 from pathlib import Path
 
 import pandas as pd
@@ -14,6 +15,7 @@ from dicap.photos.readers.read import read
 from dicap.photos.readers.understand import understand
 from dicap.settings import Own
 from photos.awkward import labels_of, looked_at, picture, pictures, write
+from stages.photos.init_data import LISTS, _listed
 
 NAMES = [f"{i:02d}.png" for i in range(12)]
 
@@ -84,17 +86,26 @@ def test_a_table_is_read_as_meant_after_so_many_questions(tmp_path, what):
     assert {name: labels for name, labels in labels_of(raw).items() if name in meant} == meant and turns == questions
 
 
-def test_verified_negatives_are_absent_and_the_rest_unknown(tmp_path):
-    rows = [["image_id", "source", "label_name", "confidence"]]
+@pytest.mark.parametrize("head", ["confidence", "Vorhanden", "flag", "存在", "y", "valid"])
+@pytest.mark.parametrize("marks", ["1/0", "True/False", "yes/no", "1.0/0.0", "1/1", "0.93/0.12", "there/gone"])
+def test_under_any_head_verified_negatives_are_absent_and_the_rest_unknown(tmp_path, marks, head):
+    yes, no = marks.split("/")
+    rows = [["image_id", "source", "label_name", head]]
     for name, pets in MEANT.items():
-        rows += [[name[:-4], "verification", pet, 1] for pet in pets] + [[name[:-4], "verification", "owl", 0]]
-    rows += [[NAMES[0][:-4], "verification", "bird", 1]]
-    raw, turns = asked(listed(tmp_path, rows))
-    two = next(item for item in raw.items if item.id == NAMES[2])
-    assert turns == 1 and {raw.classes[c] for c in two.labels} == {"cat", "dog"} and two.absent == () and "owl" not in raw.classes
-    rows += [[NAMES[1][:-4], "verification", "bird", 0]]
-    raw, _ = asked(listed(tmp_path, rows))
-    assert {raw.classes[c] for i in raw.items if i.id == NAMES[1] for c in i.absent} == {"bird"}
+        rows += [[name[:-4], "verification", pet, yes if pet in pets else no] for pet in ("cat", "dog", "owl")]
+    listed(tmp_path, [*rows, [NAMES[0][:-4], "verification", "bird", yes]])
+    if marks in ("1/1", "0.93/0.12", "there/gone"):
+        if head not in ("y", "valid"):  # a place in the picture, a split
+            with pytest.raises(Question, match="no role is known") as question:
+                looked_at(tmp_path, Own(test_share=0.3))
+            assert question.value.options["ignore"] == ["source", head]
+            assert (marks == "1/1") != (f"does {head} say whether a row's label is there? Then write 1" in str(question.value))
+        return
+    with pytest.raises(Question, match=rf"column {head} .* is 1, .* \(else --ignore\)"):
+        looked_at(tmp_path, Own(test_share=0.3))
+    raw, turns = asked(tmp_path)
+    assert turns == 1 and labels_of(raw) == MEANT | {NAMES[0]: {"cat", "bird"}} and raw.classes == ["bird", *CATDOG]
+    assert [item.absent for item in raw.items][:3] == [(2,), (1,), ()]
 
 
 @pytest.mark.parametrize("name", ["labels.json", "notes.txt", "a/1.xmp", "meta.jsonl", "clip.mov", "b/raw.cr2"])
@@ -277,3 +288,35 @@ def test_a_drawn_table_is_read_as_meant_or_refused(tmp_path):
 
     any_table()
     assert sum(outcomes) > 0.6 * len(outcomes), "hardly anything is read"
+
+
+OPTIONS = {"labels": ["labels", "label", "year"], "image": ["image"], "ignore": [["year"], ["notes", "site"], ["x.csv"]],
+           "names": [["NA"]], "words": ["class", "none"], "separator": [";", ",", "|"], "minus": ["absent"], "blank": ["unknown"],
+           "rows": ["label"], "group": ["site"], "unlabeled_root": ["data/none"], "test_share": [0.3]}  # fmt: skip
+
+
+def test_what_is_proposed_has_all_that_was_typed_and_ends_in_a_reading_or_a_refusal(tmp_path):
+    pictures(tmp_path, NAMES)
+
+    @settings(max_examples=300, derandomize=True, deadline=None)
+    @given(drawn(), st.fixed_dictionaries({}, optional={key: st.sampled_from(some) for key, some in OPTIONS.items()}))
+    def any_start(what, start):
+        write(tmp_path, table_of(what))
+        said = start
+        for _ in range(5):
+            try:
+                looked_at(tmp_path, Own.model_validate(said))
+            except Question as question:
+                words = shlex.split(str(question).rpartition(": init-data ")[2])
+                more = {word[2:].replace("-", "_"): value for word, value in zip(words[::2], words[1::2], strict=True)}
+                more = {key: _listed([value]) if key in LISTS else value for key, value in more.items()}
+                renamed = {"unlabeled": "unlabeled_root"}
+                said = {renamed.get(key, key): float(value) if key == "test_share" else value for key, value in more.items()}
+                assert all({*value} <= {*said[key]} if key in LISTS else said[key] == value for key, value in start.items())
+            except DataError:
+                return
+            else:
+                return
+        raise AssertionError("questions without an end")
+
+    any_start()

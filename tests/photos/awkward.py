@@ -384,6 +384,7 @@ SAME = {  # other ways of writing the same table, which mean the same
     "names without endings": lambda text: text.replace(".png", ""),
     "capitals that differ": lambda text: text.replace("a.png", "A.PNG"),
     "lists as Python writes them": lambda text: text.replace("cat;dog", "\"['cat', 'dog']\""),
+    "names within quotes": lambda text: text.replace("cat;dog", "\"'cat', 'dog'\""),
     "[]": lambda text: text.replace("d.png,-", "d.png,[]"),
     "['']": lambda text: text.replace("f.png,", "f.png,['']"),
     "columns for each class": lambda text: ONE_HOT,

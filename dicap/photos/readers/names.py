@@ -125,7 +125,7 @@ def ask_of_names(
             return True
         if re.fullmatch(WORDS, mark):  # of ` - ` and its blanks the whole is the first
             return mark[0] == " " and all(word in repeated for word in _parts(name, " "))
-        within = (mark in name.strip(mark) and not name.startswith(mark)) or mark in BETWEEN
+        within = (mark in name.strip(mark) and not mark == "/" == name[0]) or mark in BETWEEN  # `/m/0cat` is one
         return within and (not separated or (mark in BETWEEN and mark not in held) or not names.isdisjoint(parts))
 
     others = [name for name in places if name not in certain]

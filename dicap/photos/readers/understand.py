@@ -210,16 +210,15 @@ def _tops(images: list[str]) -> set[str]:
 
 
 class Column:
-    """A column of a table: its head, the same as `plain` has it, its cells, their words, and the names within these.
-
-    It may be one that the table, or pandas, has no head for (`is_headless`), or most of whose cells name images (`names_images`).
-    """
+    """A column of a table: its head, the same as `plain` has it, its cells, their words, and the names within these."""
 
     def __init__(self, head: str, texts: list[str]) -> None:
         self.head, self.name, self.texts = head, plain(head), texts
         self.words = {text.casefold() for text in texts} - {""}
         self.names = {piece.strip() for word in self.words for piece in re.split(r"[^\w\s-]+", word)} - {""}
+        # As a spreadsheet or pandas has columns, the first of which may number the rows.
         self.is_headless = re.fullmatch(r"column \d+|unnamed.*", head.casefold()) is not None
+        self.numbers_rows = self.is_headless and len({*texts}) == len(texts) and all(map(str.isdigit, texts))
         self.names_images = 2 * sum(map(is_image_name, texts)) > len(texts)
 
     def __str__(self) -> str:
@@ -239,13 +238,8 @@ class Column:
         return len(marks) == len(filled) or 2 * sum(text not in ("y", "n") for text in marks) >= len(filled)
 
     def shares_names(self, other: "Column") -> bool:
-        """Whether cells are those of another column, or most names in the other's cells are in its own."""
-        return bool(self.words & other.words) or 2 * len(self.names & other.names) > len(other.names)
-
-    @property
-    def numbers_rows(self) -> bool:
-        """Whether a column without a head numbers the rows, as pandas writes it."""
-        return self.is_headless and len({*self.texts}) == len(self.texts) and all(map(str.isdigit, self.texts))
+        """Whether cells are those of another column, or at least half the names in the other's cells are in its own."""
+        return bool(self.words & other.words) or 2 * len(self.names & other.names) >= len(other.names) > 0
 
     @property
     def may_be_labels(self) -> bool:
@@ -350,7 +344,8 @@ class Columns:
             return
         if not binary:
             strange = f"{speak[0]} holds neither names that recur nor 1 and 0; " if speak else ""
-            raise self._sheet.lacks("labels", f"{strange}write one, or one of 0 and 1 a class; --labels names another{way}")
+            which = f" {typed(speak[0].head)}" if len(speak) == 1 else ""
+            raise self._sheet.lacks("labels", f"{strange}write one, or one of 0 and 1 a class, or name it: --labels{which}{way}")
         if not classes:
             raise self._ask(f"is column {binary[0].head} of 0 and 1 a class?", classes=[binary[0].head])
         self._add(classes=classes)
@@ -395,9 +390,7 @@ class Columns:
             text = f"column {splits[0]} of 0 and 1 may be the split: write a column split (train, val, test) in its place"
             raise DataError(f"{self._sheet.path}: {text}; or it says nothing: --ignore {typed(splits[0])}{way}")
         roles = {role: some[0] for role, some in likely.items() if some and getattr(self._own, role) is None}
-        texts = [ROLES[role].format(column) for role, column in roles.items()]
-        if "group" in roles and (others := likely["group"][1:]):
-            texts.append(f"or those of {' or of '.join(one.head for one in others)}?")
+        texts = [ROLES[role].format(" or ".join(map(str, likely[role]))) for role in roles]
         left = [one for one in self._free if one not in roles.values()]
         named = {role: column.head for role, column in roles.items()}
         if any(one.may_be_labels for one in left) and not self._said.labels and self._own.labels:

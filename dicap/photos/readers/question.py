@@ -20,7 +20,7 @@ class Question(DataError):
         options: settings of the section `own` that say the reading that would be chosen, beside those that were said.
     """
 
-    def __init__(self, text: str, said: Options | None = None, **more: str | list[str]) -> None:
+    def __init__(self, text: str, said: Options | None = None, /, **more: str | list[str]) -> None:
         self.text, self.options = text, {key: value for key, value in more.items() if value}
         options = joined(said or {}, self.options)
         words = [f"--{key.removesuffix('_root').replace('_', '-')} {typed(listed(value))}" for key, value in options.items()]

@@ -132,11 +132,13 @@ def _labels(root: Path, said: Own, others: list[str]) -> tuple[str, list[str]]:
 
 def _without_photographs(root: Path, others: list[str]) -> list[str]:
     """Of several tables those of which no cell names a photograph that is there, where another one's does."""
-    tables = [name for name in others if _format_of(root, name, False) == "table"]
+    tables = [name for name in others if name.lower().endswith(TABULAR) and name.count("/") < 2]
     tails = Finder(root, []).tails if len(tables) > 1 else {}
-    cells = {name: read_sheet(root / name).cells.to_numpy().ravel() for name in tables if tails}
-    strange = [name for name, texts in cells.items() if not any(_last(str(text)) in tails for text in texts)]
-    return strange if len(strange) < len(tables) else []
+    named = []
+    for name in tables if tails else ():
+        with suppress(DataError):  # which is raised where the table is read
+            named += [name] * any(_last(str(cell)) in tails for cell in read_sheet(root / name).cells.to_numpy().ravel())
+    return [name for name in tables if named and name not in named]
 
 
 def _last(path: str) -> str:
@@ -362,11 +364,11 @@ class Columns:
         return all(f"{folder}/{image}" in self._finder.tails for folder, image in folders if folder)
 
     def _tells_labels_apart(self, column: Column) -> bool:
-        """Whether cells differ between the labels of one image, and of each of them are the same."""
+        """Whether cells differ between the labels of one image, are the same of each of them, and do not just number them."""
         images, names = (self._columns[str(head)].texts for head in (self._own.image, self._own.labels))
         keys = (images, column.texts), (images, names), (images, names, column.texts)
         values, labels, cells = ({*zip(*key, strict=True)} for key in keys)
-        return len(values) > len({*images}) and len(cells) == len(labels)
+        return len({*images}) < len(values) < len(cells) == len(labels)
 
     def _ask_of_others(self) -> None:
         """Ask of the columns that have no role."""
@@ -376,7 +378,7 @@ class Columns:
         binary = [one for one in free if one.is_binary]
         usual = [one for one in free if heads.VALUE.fullmatch(one.name) and (one.words - {*YES} or "" in one.texts)]
         apart = [one for one in free if self._own.labels and (one in usual or self._tells_labels_apart(one))]
-        values = [one for one in apart if one.is_binary]
+        values = [one for one in apart if one.is_binary and (one in usual or one.words <= MARKS)]
         likely = {
             "open": [one for one in binary if one.name in heads.OPEN],
             "value": [one for one in values if len(values) == 1 or one in usual],

@@ -9,11 +9,10 @@ from unicodedata import normalize
 from dicap.data.sources.base import Item, RawSet, Rejected, unknown_entries
 from dicap.errors import first_of
 from dicap.machine.progress import progress
-from dicap.photos.readers.read import look, with_unlabelled
+from dicap.photos.readers.read import TEST_SHARE, look, with_unlabelled
 from dicap.settings import Own
 
 MISSING = "missing"  # what the reader of images says of a file that is not there
-TEST_SHARE = 0.2  # of the labelled images, where no test split is said
 EXAMPLES = 5
 SHOWN = 8  # names in a line
 FEW = 10  # labelled images of a class below which it will hardly be learnt

@@ -44,7 +44,7 @@ def test_it_is_read_as_meant_or_refused_in_one_line(case, tmp_path, told, monkey
     folder.mkdir()
     case.make(folder)
     monkeypatch.chdir(folder)
-    options = Own(**({"test_share": 0.3} | case.options))
+    options = Own(**({"test_share": 0.2} | case.options))
     if case.refused:
         with pytest.raises(DataError) as caught:
             looked_at(folder / case.root, options)

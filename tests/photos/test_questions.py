@@ -1,9 +1,11 @@
 """What is not understood stops the command, with an answer that works when it is given; and no file of ours is ever labels."""
 
+import shlex
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +16,7 @@ from dicap.photos.readers.read import read
 from dicap.photos.readers.understand import understand
 from dicap.settings import Own
 from photos.awkward import labels_of, looked_at, picture, pictures, write
+from stages.photos import init_data
 
 NAMES = [f"{i:02d}.png" for i in range(12)]
 
@@ -42,8 +45,6 @@ CATDOG = ["cat", "dog"]
 TABLES = {  # the table, the number of questions, and what is meant
     "one-hot": ([["filename", "cat", "dog"], *ONE_HOT], 0, MEANT),
     "a flag beside classes": ([["image", "cat", "dog", "is_front"], *([*row, i % 2] for i, row in enumerate(ONE_HOT))], 1, MEANT),
-    "folds beside classes": ([["image", "cat", "dog", "fold"], *([*row, i % 5] for i, row in enumerate(ONE_HOT))], 1, MEANT),
-    "a split of 0 and 1": ([["image", *CATDOG, "set"], *([*row, i % 2] for i, row in enumerate(ONE_HOT))], 1, MEANT),
     "a number of the row": ([["", "image", "cat", "dog"], *([i, *row] for i, row in enumerate(ONE_HOT))], 0, MEANT),
     "sizes and ids": (
         [["image", "width", "height", "image_id", *CATDOG], *([n, 10, 8, f"i{n}x", *row] for n, *row in ONE_HOT)],
@@ -64,7 +65,6 @@ TABLES = {  # the table, the number of questions, and what is meant
         1,
         {name: pets or None for name, pets in MEANT.items()},
     ),
-    "splits of numbers": ([["image", "labels", "partition"], *([*row, i % 3] for i, row in enumerate(LISTED))], 1, MEANT),
     "a class of 0 and 1 called label": ([["image", "label"], *([n, v] for n, v, _ in ONE_HOT)], 1,
                                         {n: {"label"} if v else set() for n, v, _ in ONE_HOT}),
     "an empty column of absent classes": ([["image", "labels", "absent"], *([*row, ""] for row in LISTED)], 1, MEANT),
@@ -84,17 +84,25 @@ def test_a_table_is_read_as_meant_after_so_many_questions(tmp_path, what):
     assert {name: labels for name, labels in labels_of(raw).items() if name in meant} == meant and turns == questions
 
 
-def test_verified_negatives_are_absent_and_the_rest_unknown(tmp_path):
-    rows = [["image_id", "source", "label_name", "confidence"]]
+@pytest.mark.parametrize("head", ["confidence", "Vorhanden", "flag", "存在"])
+@pytest.mark.parametrize("marks", ["1/0", "True/False", "yes/no", "1.0/0.0", "1/1", "0.93/0.12", "there/gone"])
+def test_under_any_head_verified_negatives_are_absent_and_the_rest_unknown(tmp_path, marks, head):
+    yes, no = marks.split("/")
+    rows = [["image_id", "source", "label_name", head]]
     for name, pets in MEANT.items():
-        rows += [[name[:-4], "verification", pet, 1] for pet in pets] + [[name[:-4], "verification", "owl", 0]]
-    rows += [[NAMES[0][:-4], "verification", "bird", 1]]
-    raw, turns = asked(listed(tmp_path, rows))
-    two = next(item for item in raw.items if item.id == NAMES[2])
-    assert turns == 1 and {raw.classes[c] for c in two.labels} == {"cat", "dog"} and two.absent == () and "owl" not in raw.classes
-    rows += [[NAMES[1][:-4], "verification", "bird", 0]]
-    raw, _ = asked(listed(tmp_path, rows))
-    assert {raw.classes[c] for i in raw.items if i.id == NAMES[1] for c in i.absent} == {"bird"}
+        rows += [[name[:-4], "verification", pet, yes if pet in pets else no] for pet in ("cat", "dog", "owl")]
+    listed(tmp_path, [*rows, [NAMES[0][:-4], "verification", "bird", yes]])
+    if marks in ("1/1", "0.93/0.12", "there/gone"):
+        with pytest.raises(Question, match="no role is known") as question:
+            looked_at(tmp_path, Own(test_share=0.3))
+        assert question.value.options["ignore"] == ["source", head]
+        assert (marks == "1/1") != (f"does {head} say whether a row's label is there? Then write 1" in str(question.value))
+        return
+    with pytest.raises(Question, match=rf"column {head} .* is 1, .* \(else --ignore\)"):
+        looked_at(tmp_path, Own(test_share=0.3))
+    raw, turns = asked(tmp_path)
+    assert turns == 1 and labels_of(raw) == MEANT | {NAMES[0]: {"cat", "bird"}} and raw.classes == ["bird", *CATDOG]
+    assert [item.absent for item in raw.items][:3] == [(2,), (1,), ()]
 
 
 @pytest.mark.parametrize("name", ["labels.json", "notes.txt", "a/1.xmp", "meta.jsonl", "clip.mov", "b/raw.cr2"])
@@ -277,3 +285,27 @@ def test_a_drawn_table_is_read_as_meant_or_refused(tmp_path):
 
     any_table()
     assert sum(outcomes) > 0.6 * len(outcomes), "hardly anything is read"
+
+
+STARTS = "--labels labels;--labels year;--image image;--ignore year;--ignore notes,site;--names NA;--words class;--separator ,;"
+STARTS += "--minus absent;--blank unknown;--rows label;--group site;--test-share 0.3"
+
+
+def test_what_is_proposed_has_all_that_was_typed_and_ends_in_a_reading_or_a_refusal(tmp_path):
+    pictures(tmp_path, NAMES)
+
+    @settings(max_examples=200, derandomize=True, deadline=None)
+    @given(drawn(), st.lists(st.sampled_from(STARTS.split(";")), max_size=5, unique_by=lambda option: option.split()[0]))
+    def any_start(what, start):
+        write(tmp_path, table_of(what))
+        words = shlex.split(" ".join(start))
+        for _ in range(5):
+            error = CliRunner().invoke(init_data.command, [str(tmp_path), "--dry-run", *words]).exception
+            if not isinstance(error, Question):
+                assert error is None or isinstance(error, DataError)
+                return
+            words = shlex.split(str(error).partition(" -- as it would be read: init-data ")[2])
+            assert all(value in words[words.index(option) + 1] for option, value in map(str.split, start))
+        raise AssertionError("questions without an end")
+
+    any_start()

@@ -163,10 +163,6 @@ REFUSED = {  # what is there, and the words of the one line
         one_hot("nein", "ja"),
         "columns cat .*, dog .* hold the same words: write labels in one column",
     ),
-    "numbered columns of labels": (
-        table(["image", "label_1", "label_2"], *([name, *[*labels.split(";"), ""][:2]] for name, labels in LISTED)),
-        "columns label_1 .*, label_2 .* hold the same words",
-    ),
     "a count beside classes": (
         table(["image", *CATDOG, "total"], *([*row, sum(row[1:])] for row in ONE_HOT)),
         "column total is '2'; .* --ignore total",
@@ -237,7 +233,8 @@ def test_of_several_groups_the_widest_is_named_that_leaves_two_sides(tmp_path):
     listed(tmp_path, [["image", "labels", "patient sex", "study", "patient", "finding"], *rows])
     with pytest.raises(Question, match=r"finding \(0, 1, -1, blanks\)") as question:
         looked_at(tmp_path, Own(test_share=0.3))
-    assert question.value.options == {"group": "patient", "ignore": ["patient sex", "study", "finding"]}
+    assert question.value.options == {"group": "patient", "labels": "labels", "ignore": ["patient sex", "study", "finding"]}
+    assert re.search(r"column patient \(.*\) or study \(.*\) or patient sex \(M, F\) belong on one side", str(question.value))
 
 
 def test_a_column_that_was_blank_is_not_passed_over_once_it_is_filled(tmp_path):
@@ -361,4 +358,38 @@ def test_of_remarks_and_names_the_names_are_proposed_as_labels(tmp_path, order):
     with pytest.raises(Question) as question:
         looked_at(tmp_path, Own(test_share=0.3))
     assert question.value.options == {"labels": "target", "ignore": ["comment"]}
+    assert labels_of(asked(tmp_path)[0]) == MEANT
+
+
+@pytest.mark.parametrize("heads", ["label_1 label_2", "primary_label secondary_labels", "labels "])
+@pytest.mark.parametrize("form", ["{}", "['{}']", "{};owl"])
+def test_labels_in_several_columns_are_refused(tmp_path, heads, form):
+    rows = [
+        [name, *(form.format(part) if k and part else part for k, part in enumerate([*labels.split(";"), ""][:2]))]
+        for name, labels in LISTED
+    ]
+    listed(tmp_path, [["image", *heads.split(" ")], *rows])
+    with pytest.raises(DataError, match="hold the same words: write labels in one column") as caught:
+        looked_at(tmp_path, Own(test_share=0.3))
+    assert not isinstance(caught.value, Question)
+
+
+@pytest.mark.parametrize("head", ["Species", "class"])
+@pytest.mark.parametrize("top", ["", "survey/", "survey/a b/"])
+def test_a_folder_of_photographs_is_no_label_and_of_columns_like_labels_all_are_named(tmp_path, head, top):
+    rows = [[name, ("Site0", "Site1\\c")[i % 2], labels, "xyz"[i % 3] * 3] for i, (name, labels) in enumerate(LISTED)]
+    pictures(tmp_path, [f"{top}{folder}/{name}".replace("\\", "/") for name, folder, *_ in rows])
+    write(tmp_path, [["File", "RelativePath", head, "order"], *rows], "data.csv")
+    with pytest.raises(Question, match=f"{head} .*order .*") as question:
+        looked_at(tmp_path, Own(test_share=0.3))
+    assert question.value.options["labels"] == head and {*question.value.options["ignore"]} == {"RelativePath", "order"}
+    assert {name.rpartition("/")[2]: labels for name, labels in labels_of(asked(tmp_path)[0]).items()} == MEANT
+
+
+@pytest.mark.parametrize("file", ["labels.csv", "a.csv"])
+def test_a_table_that_names_no_photograph_is_left_out(tmp_path, file):
+    listed(tmp_path, [["id", "label"], *([f"{name[:-4]}", label] for name, label in LISTED)], "train data.csv")
+    write(tmp_path, [["label", "meaning"], ["cat", "Katze"], ["dog", "Hund"]], file)
+    with pytest.raises(Question, match=f"; {file} names no photograph that is there; .* --ignore {file}"):
+        looked_at(tmp_path, Own(test_share=0.3))
     assert labels_of(asked(tmp_path)[0]) == MEANT

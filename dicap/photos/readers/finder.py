@@ -47,7 +47,7 @@ class Finder:
         if ".." in parts:
             return (folders or (self._root,))[0] / meant
         ends = (self._whole("/".join(parts[k:])) for k in range(1, len(parts)))
-        images = self._moved and (self._tails.get("/".join(parts)) or next(filter(None, ends), None))
+        images = self._moved and (self.tails.get("/".join(parts)) or next(filter(None, ends), None))
         if not images:
             return self._root / meant.lstrip("/")
         self.elsewhere[name] = self._only(name, images)
@@ -78,7 +78,7 @@ class Finder:
         if files:
             images = [os.path.relpath(file, self._root) for file in {same_file(file): file for file in files}.values()]
             if files[0].parent == (self._root / simple).parent:
-                images += [image for image in self._tails.get(_plain(simple), ()) if image not in images]
+                images += [image for image in self.tails.get(_plain(simple), ()) if image not in images]
             return self._root / self._only(name, images)
         for place in places:
             if images := self._whole(_plain(os.path.relpath(place / simple, self._root))):
@@ -92,10 +92,10 @@ class Finder:
 
     def _whole(self, path: str) -> list[str]:
         """The images whose path this is, but for its spelling."""
-        return [image for image in self._tails.get(path, ()) if image.count("/") == path.count("/")]
+        return [image for image in self.tails.get(path, ()) if image.count("/") == path.count("/")]
 
     @cached_property
-    def _tails(self) -> dict[str, list[str]]:
+    def tails(self) -> dict[str, list[str]]:
         """The images below the root by each end of their paths, as `b/c.jpg` and `b/c` of `a/b/c.jpg`."""
         images: dict[str, list[str]] = {}
         for image in list_images(self._root, required=False):

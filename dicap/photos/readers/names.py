@@ -26,7 +26,7 @@ CODED = re.compile(r"\W*[01](\W*[01])*\W*|true|false|yes|no", re.IGNORECASE)  # 
 SCORED = re.compile(  # of a model, or a count: `cat:0.9`, `cat (2)`, `2x cat`
     r"([:=@/(\[|\s_-]\s*(0?[.,]\d+|1[.,]0+|\d+([.,]\d+)?\s*%)|[:=@(\[]\s*\d+)\s*[)\]]?$|^\d+\s*[x×*]\s"
 )
-WRAPPED = re.compile(r"^['\"\[{]|['\"\]}]$")  # what is left of a list in another way of writing
+WRAPPED = re.compile(r"^['\"\[{]|['\"\]}]$|^\(.*\)$")  # what is left of a list in another way of writing
 DOUBTED = re.compile(  # `no cat`, `cat?`, `maybe cat`, `cat (maybe)`
     r"(?:[!~¬?-]|(?:no|not|non|without|kein|keine|maybe|perhaps|probably|possibl[ey])[ _-])\s*(.+)"
     r"|(.+?)\s*(?:\?+|[ _-]?\(?(?:maybe|unsure|uncertain|doubtful)\)?)",
@@ -95,13 +95,18 @@ def ask_of_names(
         free: whether nothing is said of what separates names beside `;`.
 
     Raises:
+        DataError: names are combinations of others, with several marks between or with numbers.
         Question: with the names, or the mark that may separate several.
     """
     names = {*places}
+    parts = Counter(part for name in names for part in _bare(name))
+    made = {name for name in names if typed_in and _bare(name) != {name} and all(parts[part] > 1 for part in _bare(name))}
     odd = {name: why for name in names - {*certain} if (why := doubt_of(name, names, typed_in))}
     if odd:
         first = next(name for name in places if name in odd)
         shown = first_of([typed(first), *map(typed, sorted(odd.keys() - {first}))], 3)
+        if len(made & odd.keys()) > 1:
+            raise DataError(f"{places[first]}: labels: {shown}: each is {odd[first]}; write the names alone, with `;` between")
         text = f"{places[first]}: labels: is {shown} a class, or {odd[first]}? Correct it, or name it as a class"
         raise Question(text, names=sorted(odd))
     if separated is None:
@@ -120,7 +125,7 @@ def ask_of_names(
             return True
         if re.fullmatch(WORDS, mark):  # of ` - ` and its blanks the whole is the first
             return mark[0] == " " and all(word in repeated for word in _parts(name, " "))
-        within = mark in name.strip(mark) or mark in BETWEEN
+        within = (mark in name.strip(mark) and not mark == "/" == name[0]) or mark in BETWEEN  # `/m/0cat` is one
         return within and (not separated or (mark in BETWEEN and mark not in held) or not names.isdisjoint(parts))
 
     others = [name for name in places if name not in certain]
@@ -129,6 +134,8 @@ def ask_of_names(
         # A mark that names hardly hold comes first: beside `cat, dog` or `cat - dog` even `great tit` is one name.
         name, mark = min(marks.items(), key=lambda pair: (re.fullmatch(WORDS, pair[1]) is not None, -len(pair[1])))
         shown = name if len(name) <= 60 else f"{name[:57]}..."
+        if not free and (name in made or _has_names(name, mark, names)):
+            raise DataError(f"{places[name]}: labels: {shown!r} holds names with another mark between; write `;` everywhere")
         way = f"--separator {typed(mark)} reads several, --separator ';' one" if free else "or name it as a class"
         text = f"{places[name]}: labels: is {shown!r} one class or several? Write `;` between several; {way}"
         one = separated and mark not in BETWEEN and not _has_names(name, mark, names)  # as `=1+1`, where `1` is a class too
@@ -168,6 +175,11 @@ def _marks(name: str) -> list[str]:
     signs = [run.strip() or run for run in runs if any(map(is_sign, run))]
     words = sorted(re.findall(WORDS, name), key=len, reverse=True)
     return [*dict.fromkeys(sign[0] if {*sign} <= {*BETWEEN} else sign for sign in signs), *dict.fromkeys(words)]
+
+
+def _bare(name: str) -> set[str]:
+    """The names in one, without scores, quotes and brackets."""
+    return {SCORED.sub("", part).strip(" '\"()[]{}") for part in re.split(r"[^\w\s'\"()\[\]{}.:=@%-]+", name)} - {""}
 
 
 def _parts(name: str, mark: str) -> list[str]:

@@ -17,14 +17,14 @@ class Question(DataError):
 
     Attributes:
         text: the question.
-        options: settings of the section `own` that say the reading that would be chosen.
+        options: settings of the section `own` that say the reading that would be chosen, beside those that were said.
     """
 
-    def __init__(self, text: str, **options: str | list[str]) -> None:
-        options = {key: value for key, value in options.items() if value}
-        self.text, self.options = text, options
-        words = " ".join(f"--{key.replace('_', '-')} {typed(listed(value))}" for key, value in options.items())
-        super().__init__(f"{text} -- as it would be read: init-data {words}")
+    def __init__(self, text: str, said: Options | None = None, /, **more: str | list[str]) -> None:
+        self.text, self.options = text, {key: value for key, value in more.items() if value}
+        options = joined(said or {}, self.options)
+        words = [f"--{key.removesuffix('_root').replace('_', '-')} {typed(listed(value))}" for key, value in options.items()]
+        super().__init__(f"{text} -- as it would be read: init-data {' '.join(words)}")
 
 
 def ask_of_keys(where: object, keys: Iterable[str], of_images: Container[str], own: Own) -> None:
@@ -58,10 +58,10 @@ def typed(text: str) -> str:
     return "$'" + "".join(one if one.isalnum() else f"\\U{ord(one):08x}" for one in text) + "'"
 
 
-def listed(value: str | list[str]) -> str:
+def listed(value: object) -> str:
     """Values as the options of `init-data` take them: a comma between, those that hold one in quotes."""
-    if isinstance(value, str):
-        return value
+    if not isinstance(value, list):
+        return str(value)
     text = io.StringIO()
     csv.writer(text, lineterminator="").writerow(value)
     return text.getvalue()

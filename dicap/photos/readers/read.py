@@ -36,6 +36,7 @@ READERS = {
     "folders": folders.read,
 }
 IMPORTED = ("image", "labels", "absent", "was", "photo", "model_says", "surprise", "look_at")  # some for the eye alone
+TEST_SHARE = 0.2  # of the labelled images, where no test split is said
 LISTS = Path("labels")  # of a project: where `import-labels` writes
 LISTED = re.compile(r"added-([0-9a-f]{12})\.csv")  # what it writes
 
@@ -130,7 +131,8 @@ def look(place: Path, said: Own) -> tuple[Path, Own, RawSet]:
             raise DataError("; ".join([*texts, f"and as it would be read, {error}"])) from None
         else:
             if texts:
-                raise Question("; ".join(texts), **answers)
+                usual = {"added", *["test_share"] * (said.test_share == TEST_SHARE)}
+                raise Question("; ".join(texts), said.model_dump(exclude_defaults=True, exclude=usual), **answers)
             return root, reading, raw
 
 

@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 
 from dicap.data.sources.files import is_image_name
-from dicap.errors import DataError, first_line
+from dicap.errors import DataError, first_line, first_of
 
 SEPARATORS = ",;\t|"  # of cells: that of which the heads have most
 NONE = "-"  # a cell that says: none of the classes
@@ -126,15 +126,18 @@ def _csv(path: Path) -> tuple[pd.DataFrame, list[str]]:
     separator = max(SEPARATORS, key=text.partition("\n")[0].count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     header, rows, places = [head.strip() for head in next(reader, [])], [], []
-    if header and (header[0].casefold().startswith("sep=") or any(map(is_image_name, header))):
-        raise DataError(f"{path}: line 1 has no heads; write a first line of heads, such as `image{separator}labels`")
+    is_mark = "".join(header[:1]).casefold().startswith("sep=")
+    if is_mark or any(map(is_image_name, header)):
+        text = "is a spreadsheet's; remove it" if is_mark else f"has no heads; write some above, such as `image{separator}labels`"
+        raise DataError(f"{path}: line 1 {text}")
     for row in reader:
         if not any(map(str.strip, row)):
             continue
         places.append(f"{path}: line {reader.line_num}")
         if len(row) != len(header):
-            text = f"{len(row)} cells, the header has {len(header)}; write one cell for each column, empty ones too"
-            raise DataError(f"{places[-1]}: {text}, with quotes around values that hold {separator!r}")
+            text = f"{len(row)} cells, the header has {len(header)} ({first_of(header, 3)}); remove lines above the heads, and"
+            way = f"write one cell for each column, empty ones too, with quotes around values that hold {separator!r}"
+            raise DataError(f"{places[-1]}: {text} {way}")
         rows.append(row)
     return pd.DataFrame(rows, columns=header, dtype=object), places
 
@@ -195,10 +198,10 @@ def _literal(text: str) -> Any:
 
     An array as NumPy prints it, without commas, is none: Python would join its names.
     """
-    if text[:1] not in ("[", "(", "{") or re.search(r"""(['"])\s+\1""", text):
+    if text[:1] not in ("[", "(", "{", "'", '"') or re.search(r"""(['"])\s+\1""", text):
         return None
     try:
-        value = ast.literal_eval(text)
+        value = ast.literal_eval(f"[{text}]" if text[0] in "'\"" else text)  # names within quotes too
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return None
     return value if isinstance(value, list | tuple | set | dict) else None

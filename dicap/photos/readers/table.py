@@ -116,8 +116,10 @@ def marks(sheet: Sheet, head: str | None) -> list[int | None]:
     for row, text in enumerate(sheet.texts(head)):
         value = text.casefold()
         if value and value not in MARKS:
-            way = f"; or is it a count: init-data --ignore {typed(str(head))}" if NUMBER.fullmatch(text) else ""
-            raise sheet.error(row, f"column {head} is {text!r}; write 1 (there), 0 (absent), or nothing or -1 (not known){way}")
+            way = f"; or is it a count: --ignore {typed(str(head))}" if NUMBER.fullmatch(text) else ""
+            raise sheet.error(
+                row, f"column {head} is {text!r}; write 1 (there), 0 (absent), or leave it empty (--blank unknown){way}"
+            )
         values.append(1 if value in YES else 0 if value in NO else -1 if value else None)
     return values
 

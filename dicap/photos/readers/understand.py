@@ -15,12 +15,13 @@ from dicap.data.sources.files import base_of, is_image_name, list_images, list_o
 from dicap.errors import DataError, first_of
 from dicap.photos.readers import coco_file, heads, label_studio, xml_files
 from dicap.photos.readers.derived import ask_of_derived
+from dicap.photos.readers.finder import Finder
 from dicap.photos.readers.folders import of_anything
 from dicap.photos.readers.heads import SPLIT_NAMES, plain
 from dicap.photos.readers.listing import is_ignored, split_in, words_of
 from dicap.photos.readers.names import NOTHING, doubt_of
 from dicap.photos.readers.question import Question, listed, typed
-from dicap.photos.readers.sheet import MARKS, Sheet, read_sheet, read_sheets
+from dicap.photos.readers.sheet import MARKS, YES, Sheet, read_sheet, read_sheets
 from dicap.photos.readers.table import DOCUMENTED, without_role
 from dicap.settings import Own
 from dicap.settings.catalogue import FORMATS
@@ -31,7 +32,7 @@ GROUPS = 5  # values of a column at least, or a share of a fifth is no test spli
 SEVERAL = 3  # columns of 0 and 1 that are believed rather than a column of texts beside them
 ROLES = {  # of columns that are asked about
     "open": "is a row with 1 in column {} not labelled?",
-    "value": "is the label there where column {} is 1, and known to be absent where it is 0?",
+    "value": "is the label there where column {} is 1, and known to be absent where it is 0 (else --ignore)?",
     "group": "do photographs of one value of column {} belong on one side of every split?",
 }
 # Folders of a program or a system, and bundles of a program's own files.
@@ -60,7 +61,7 @@ def understand(place: Path, said: Own) -> tuple[Path, Own]:
         _ask_of_files(root, [name for name in others if name not in files and not _is_beside(name, kind)], kind, said, files)
     one_an_image = kind == "voc_xml" and not said.files
     own = said.model_copy(update={"format": kind, "files": None if one_an_image else files or None})
-    return root, Columns(read_sheets([root / name for name in files]), own).understood() if kind == "table" else own
+    return root, Columns(root, read_sheets([root / name for name in files]), own).understood() if kind == "table" else own
 
 
 def opened(place: Path, said: Own) -> tuple[Path, Own]:
@@ -109,7 +110,8 @@ def _labels(root: Path, said: Own, others: list[str]) -> tuple[str, list[str]]:
             raise DataError(f"{root / name}: no such file; name one that is there, or none")
         if is_ours(root / name):
             raise DataError(f"{root / name}: answers of a model, or a list to import (`dicap-stage import-labels`); name labels")
-    first = [name for name in TABLES if name in others and said.format in (None, "table")]
+    strange = [] if said.files else _without_photographs(root, others)
+    first = [name for name in TABLES if name in {*others} - {*strange} and said.format in (None, "table")]
     kinds: dict[str, str] = {}
     for name in said.files or first[:1] or others:
         kind = _format_of(root, name, bool(said.files))
@@ -118,16 +120,33 @@ def _labels(root: Path, said: Own, others: list[str]) -> tuple[str, list[str]]:
     if not kinds:
         return _without_files(root, said, others), []
     words = {name: _words(root, name, kind) for name, kind in kinds.items()}
-    best = min(kinds, key=lambda name: (kinds[name] == "table", len(words[name])))
+    best = min(kinds, key=lambda name: (kinds[name] == "table", name in strange, len(words[name])))
     kind = kinds[best]
     files = [name for name in kinds if kinds[name] == kind and (said.files or words[name] == words[best])]
     if rest := [name for name in kinds if name not in files]:
         text = f"labels could be those of {first_of(files, 3)} ({kind}) or of {first_of(rest, 3)}"
+        text += "".join(f"; {name} names no photograph that is there" for name in rest if name in strange)
         way = f"to read several, pass --files {typed(listed([*kinds]))}"
         raise Question(f"{root}: {text}; {way}", format=kind, ignore=rest)
     if not said.files and heads.MODEL.search(files[0].lower()):
         raise Question(f"{root / files[0]}: named as a model's answers; or did somebody give these labels?", files=files)
     return kind, files
+
+
+def _without_photographs(root: Path, others: list[str]) -> list[str]:
+    """Of several tables those of which no cell names a photograph that is there, where another one's does."""
+    tables = [name for name in others if name.lower().endswith(TABULAR) and name.count("/") < 2]
+    tails = Finder(root, []).tails if len(tables) > 1 else {}
+    named = []
+    for name in tables if tails else ():
+        with suppress(DataError):  # which is raised where the table is read
+            named += [name] * any(_last(str(cell)) in tails for cell in read_sheet(root / name).cells.to_numpy().ravel())
+    return [name for name in tables if named and name not in named]
+
+
+def _last(path: str) -> str:
+    """The last part of a path as `Finder.tails` has it."""
+    return re.split(r"[\\/]", path.strip())[-1].casefold()
 
 
 def _words(root: Path, name: str, kind: str) -> set[str]:
@@ -211,11 +230,16 @@ def _folders(images: list[str]) -> set[tuple[str, ...]]:
 
 
 class Column:
-    """A column of a table: its head, the same as `plain` has it, its cells, and their words."""
+    """A column of a table: its head, the same as `plain` has it, its cells, their words, and the names within these."""
 
     def __init__(self, head: str, texts: list[str]) -> None:
         self.head, self.name, self.texts = head, plain(head), texts
         self.words = {text.casefold() for text in texts} - {""}
+        self.names = {piece.strip() for word in self.words for piece in re.split(r"[^\w\s-]+", word)} - {""}
+        # As a spreadsheet or pandas has columns, the first of which may number the rows.
+        self.is_headless = re.fullmatch(r"column \d+|unnamed.*", head.casefold()) is not None
+        self.numbers_rows = self.is_headless and len({*texts}) == len(texts) and all(map(str.isdigit, texts))
+        self.names_images = 2 * sum(map(is_image_name, texts)) > len(texts)
 
     def __str__(self) -> str:
         shown = dict.fromkeys(text if len(text) <= 24 else f"{text[:21]}..." for text in self.texts)
@@ -233,11 +257,9 @@ class Column:
             return False
         return len(marks) == len(filled) or 2 * sum(text not in ("y", "n") for text in marks) >= len(filled)
 
-    @property
-    def numbers_rows(self) -> bool:
-        """Whether a column without a head numbers the rows, as pandas writes it."""
-        nameless = re.fullmatch(r"column \d+|unnamed.*", self.head.casefold())
-        return nameless is not None and len({*self.texts}) == len(self.texts) and all(map(str.isdigit, self.texts))
+    def shares_names(self, other: "Column") -> bool:
+        """Whether cells are those of another column, or at least half the names in the other's cells are in its own."""
+        return bool(self.words & other.words) or 2 * len(self.names & other.names) >= len(other.names) > 0
 
     @property
     def may_be_labels(self) -> bool:
@@ -251,8 +273,8 @@ class Column:
 class Columns:
     """The roles of a table's columns, found one after the other; what is not understood is asked."""
 
-    def __init__(self, sheet: Sheet, said: Own) -> None:
-        self._sheet, self._said, self._own = sheet, said, said
+    def __init__(self, root: Path, sheet: Sheet, said: Own) -> None:
+        self._finder, self._sheet, self._said, self._own = Finder(root, []), sheet, said, said
         without_role(sheet, said)  # refuses what is not there
         self._columns = {head: Column(head, sheet.texts(head)) for head in sheet.header}
 
@@ -308,9 +330,9 @@ class Columns:
 
     def _image(self) -> None:
         """The column that names photographs: of several such heads the one whose cells end as names of files do."""
-        likely = [one for one in self._free if 2 * sum(map(is_image_name, one.texts)) > len(one.texts)]
+        likely = [one for one in self._free if one.names_images]
         named = [one for one in self._called(heads.IMAGE) if one in likely or not likely]
-        names = [[re.split(r"[\\/]", text)[-1] for text in one.texts] for one in named]
+        names = [[*map(_last, one.texts)] for one in named]
         rivals = [one for one, its_names in zip(named, names, strict=True) if likely and its_names != names[0]]
         self._choose("image", [*named[:1], *rivals], likely or self._free)
         if self._own.image is None:
@@ -319,15 +341,19 @@ class Columns:
     def _labels(self) -> None:
         """The column of labels, or those of classes."""
         binary = [one for one in self._free if one.is_binary]
-        texts = [one for one in self._free if not one.is_binary]
+        texts = [one for one in self._free if not one.is_binary and not one.names_images]
         speak = [one for one in texts if not heads.GROUP.fullmatch(one.name)]
         words = [one for one in speak if one.may_be_labels]  # perhaps under a head of other programs
         speak = [one for one in speak if one in words or not heads.USUAL.fullmatch(one.name)]
-        words.sort(key=lambda one: (heads.REMARK.fullmatch(one.name) is not None, ";" not in "".join(one.texts)))
         classes = [one.head for one in binary if not self._is_of_rows(one, [other.head for other in binary])]
+        words.sort(key=lambda one: (heads.REMARK.fullmatch(one.name) is not None, ";" not in "".join(one.texts)))
         named = [one for one in self._called(heads.LABEL) if one in texts]
-        pairs = [(one, other) for one in words for other in speak if other != one and one.words & other.words]
-        if pairs and not named:
+        if paths := [one for one in words if not named and self._is_folder(one)]:
+            speak = [one for one in speak if one not in paths]
+            words = [one for one in words if one not in paths] or ([] if classes else words)
+        others = [one for one in speak if one.is_headless] if named else speak
+        pairs = [(one, other) for one in named or words for other in others if other != one and one.shares_names(other)]
+        if pairs:
             text = f"columns {', '.join(map(str, pairs[0]))} hold the same words"
             way = "write labels in one column with `;` between, or 1 and 0 in one for each class; or name it: init-data --labels"
             raise DataError(f"{self._sheet.path}: {text}: {way}")
@@ -337,7 +363,9 @@ class Columns:
         if self._own.labels is not None:
             return
         if not binary:
-            raise self._sheet.lacks("labels", f"write one, or one of 0 and 1 a class; init-data --labels names another{way}")
+            strange = f"{speak[0]} holds neither names that recur nor 1 and 0; " if speak else ""
+            which = f" {typed(speak[0].head)}" if len(speak) == 1 else ""
+            raise self._sheet.lacks("labels", f"{strange}write one, or one of 0 and 1 a class, or name it: --labels{which}{way}")
         if not classes:
             raise self._ask(f"is column {binary[0].head} of 0 and 1 a class?", classes=[binary[0].head])
         self._add(classes=classes)
@@ -347,28 +375,52 @@ class Columns:
         known = heads.OF_ROWS.fullmatch(column.name) or heads.USUAL.fullmatch(column.name) or column.name in heads.OPEN
         return bool(known or NOTHING.fullmatch(column.head) or doubt_of(column.head, binary))
 
+    def _is_folder(self, column: Column) -> bool:
+        """Whether each cell is the folder, or the end of its path, in which the photograph of the row lies."""
+        rows = zip(self._columns[str(self._own.image)].texts, column.texts, strict=True)
+        folders = [(text.replace("\\", "/").strip("/.").casefold(), _last(image)) for image, text in rows]
+        return all(f"{folder}/{image}" in self._finder.tails for folder, image in folders if folder)
+
+    def _tells_labels_apart(self, column: Column) -> bool:
+        """Whether cells differ between the labels of one image, are the same of each of them, and do not just number them."""
+        images, names = (self._columns[str(head)].texts for head in (self._own.image, self._own.labels))
+        keys = (images, column.texts), (images, names), (images, names, column.texts)
+        values, labels, cells = ({*zip(*key, strict=True)} for key in keys)
+        return len({*images}) < len(values) < len(cells) == len(labels)
+
     def _ask_of_others(self) -> None:
         """Ask of the columns that have no role."""
-        # The widest groups first, but for those that hardly leave two sides of a split, as of one sex.
-        free = sorted(self._free, key=lambda one: (len(one.words) < GROUPS, len(one.words)))
+        # The finest groups first, but for those of single images, and those that hardly leave two sides of a split, as of a sex.
+        images = len(self._columns[str(self._own.image)].words)
+        free = sorted(self._free, key=lambda one: (len(one.words) < GROUPS, len(one.words) >= images, -len(one.words)))
         binary = [one for one in free if one.is_binary]
+        usual = [one for one in free if heads.VALUE.fullmatch(one.name) and (one.words - {*YES} or "" in one.texts)]
+        apart = [one for one in free if self._own.labels and (one in usual or self._tells_labels_apart(one))]
+        values = [one for one in apart if one.is_binary and (one in usual or one.words <= MARKS)]
         likely = {
             "open": [one for one in binary if one.name in heads.OPEN],
-            "value": [one for one in binary if self._own.labels and heads.VALUE.fullmatch(one.name)],
+            "value": [one for one in values if len(values) == 1 or one in usual],
             "group": [one for one in free if not one.is_binary and len(one.words) > 1 and heads.GROUP.fullmatch(one.name)],
         }
-        splits = [one.head for one in binary if {*one.name.split("_")} & {*SPLIT_NAMES} and one not in likely["open"]]
+        no_splits = [*likely["open"], *apart]
+        splits = [one.head for one in binary if {*one.name.split("_")} & {*SPLIT_NAMES} and one not in no_splits]
         classes = self._own.classes
         if splits:
             way = f"; or it is a class: --classes {typed(listed([*classes, splits[0]]))}" if classes else ""
             text = f"column {splits[0]} of 0 and 1 may be the split: write a column split (train, val, test) in its place"
-            raise DataError(f"{self._sheet.path}: {text}; or it says nothing: init-data --ignore {typed(splits[0])}{way}")
+            raise DataError(f"{self._sheet.path}: {text}; or it says nothing: --ignore {typed(splits[0])}{way}")
         roles = {role: some[0] for role, some in likely.items() if some and getattr(self._own, role) is None}
-        texts = [ROLES[role].format(column) for role, column in roles.items()]
+        texts = [ROLES[role].format(" or ".join(map(str, likely[role]))) for role in roles]
         left = [one for one in self._free if one not in roles.values()]
+        named = {role: column.head for role, column in roles.items()}
+        if any(one.may_be_labels for one in left) and not self._said.labels and self._own.labels:
+            named["labels"] = self._own.labels
+            texts.append(f"the labels are taken from column {self._columns[self._own.labels]}")
         if left:
             texts.append(f"no role is known of {', '.join(map(str, left))}: labels, a class, the split, a group?")
+        if unclear := [one.head for one in apart if one in left and (one.is_binary or len(one.words) == 2 or one in usual)]:
+            way = "Then write 1 and 0 there (--value); by --ignore each row says that its label is there"
+            texts.append(f"or does {' or '.join(unclear)} say whether a row's label is there? {way}")
         if texts:  # somebody looks at what was taken for a class, too
             shown = classes if classes and left and not self._said.classes else []
-            named = {role: column.head for role, column in roles.items()}
             raise self._ask("; ".join(texts), **named, ignore=[one.head for one in left], classes=shown)

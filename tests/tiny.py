@@ -285,6 +285,13 @@ def content(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
+def flip(path: Path, place: int, bit: int = 0) -> None:
+    """Flip a bit of a file, of the byte at a place that is counted round and round."""
+    content = bytearray(path.read_bytes())
+    content[place % len(content)] ^= 1 << bit
+    path.write_bytes(content)
+
+
 def set_labels(folder, rows, change):
     """Rewrite the index with `change` applied to the list of labels of each of `rows`."""
     columns = files.read_index(folder).to_pydict()

@@ -46,7 +46,6 @@ def render_batch(images: np.ndarray, view: View, uniforms: np.ndarray) -> np.nda
 
     Args:
         images: (B, H, W, 3) uint8; may be overwritten.
-        view: how to look at them.
         uniforms: (B, parts, COLUMNS) in [0, 1), the randomness.
 
     Returns:

@@ -44,7 +44,6 @@ def convert(
     (docs/methods.md 2.4). Files that cannot be decoded are left out, listed in meta.json with the reason.
 
     Args:
-        raw: the listed images.
         destination: `data/converted`; replaced as a whole when everything has been written.
         image_size: side in pixels.
         max_rejected: share of rejected images above which the conversion fails.

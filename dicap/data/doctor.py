@@ -18,7 +18,6 @@ class Findings:
     """What an examination found.
 
     Attributes:
-        meta: the content of meta.json.
         damage: lines on what is broken; training on the set would be wrong.
         warnings: lines on what a user should know.
         duplicates: (id of a test image, id of a training or unlabelled image), the same pixels.

@@ -75,11 +75,7 @@ def read_groups(folder: Path) -> np.ndarray | None:
 
 
 def read_index(folder: Path, columns: list[str] | None = None) -> pa.Table:
-    """Read `index.parquet` (some columns of it), verifying the checksum of every page read.
-
-    Raises:
-        DataError: the file is missing, damaged, or has not the columns of the schema.
-    """
+    """Read `index.parquet` (some columns of it), verifying the checksum of every page read. Raises DataError."""
     return read_parquet(folder / INDEX, columns, AGAIN)
 
 
@@ -89,11 +85,7 @@ def write_meta(folder: Path, meta: dict[str, Any]) -> None:
 
 
 def read_meta(folder: Path) -> dict[str, Any]:
-    """Read `meta.json`.
-
-    Raises:
-        DataError: the folder is not a converted set, or one of another schema.
-    """
+    """Read `meta.json`. Raises DataError where the folder is not a converted set, or one of another schema."""
     path = folder / META
     if not path.exists():
         raise DataError(f"{path}: no such file, so {folder} is not a converted set; run `dicap-stage convert`")

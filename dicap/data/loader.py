@@ -25,7 +25,6 @@ class Request(NamedTuple):
     Attributes:
         key: name of the result, and of the stream of random numbers: requests with different keys draw independently.
         rows: (B,) int64 rows of the store.
-        view: how to look at them.
         drawn_by: (B,) uint64, what the random numbers are a function of; None: of the rows.
     """
 
@@ -49,12 +48,7 @@ def load(
     """Yield the batches of an epoch, one dict a step from step `start` on.
 
     Args:
-        store: the images.
-        steps: for each step, what is wanted.
-        seed, stage, epoch: counters of the random numbers.
         workers: processes that make views; None: chosen from the number of cores; 0: made here.
-        device: where the batches are wanted.
-        start: first step (a resumed run).
 
     Yields:
         {key: (B, 3, H, W) uint8}, or (B, 4, 3, H, W) with tiles, on `device`. The order in memory is the one they were
@@ -99,12 +93,9 @@ def scoring_batches(
     """Yield images in order, straight from the store, for passes that need no strong view.
 
     Args:
-        store: the images.
         rows: (n,) int64, the images wanted.
-        batch_size: images a batch; the last one may be shorter.
         flip: (seed, stage, epoch) for the weak view, None for the test view.
         flip_share: probability of mirroring in the weak view.
-        put: places a batch where it is wanted.
 
     Yields:
         (rows of the batch, (B, 3, H, W) uint8, channels last in memory as in the file).

@@ -68,7 +68,6 @@ def draw(uniforms: Sequence[float], size: tuple[int, int], cutout: float, flip: 
         size: height and width of the image in pixels.
         cutout: side of the published Cutout's hole over the side of the image; 0 for none (docs/methods.md 2.4). The published
             code draws it as a rectangle whose last row and column belong to it, so 112 means up to 113 pixels.
-        flip: probability of mirroring.
     """
     height, width = size
     mirrored, shade, x, y = uniforms[:4]

@@ -81,7 +81,9 @@ def split_roles(
     for rows in (drawn, given):
         n_sup = border(rows, int((1 - est_fraction) * len(rows)), groups, least=1)
         role[rows[:n_sup]], role[rows[n_sup:]] = "sup", "est"
-    _unite(role, groups, drawn, given)
+    # Images that were labelled later have the role of the drawn images of their group.
+    role_of = {groups[row]: role[row] for row in (*given, *drawn)}
+    role[given] = [role_of[groups[row]] for row in given]
     n_sup, n_est = int((role == "sup").sum()), int((role == "est").sum())
     if not n_sup or not n_est:
         raise SettingsError(
@@ -110,14 +112,6 @@ def border(rows: np.ndarray, n: int, groups: np.ndarray, *, least: int = 0) -> i
     changes = np.flatnonzero(own[1:] != own[:-1]) + 1
     behind = int(min(changes[changes >= n], default=len(rows)))
     return behind if len(rows) - behind >= least else int(max(changes, default=behind))
-
-
-def _unite(role: np.ndarray, groups: np.ndarray, drawn: np.ndarray, given: np.ndarray) -> None:
-    """Give images that were labelled later the role of the drawn images of their group, in place."""
-    role_of = dict(zip(groups[given].tolist(), role[given].tolist(), strict=True))
-    role_of |= dict(zip(groups[drawn].tolist(), role[drawn].tolist(), strict=True))
-    for row in given:
-        role[row] = role_of[groups[row]]
 
 
 def split_index(folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

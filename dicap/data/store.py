@@ -25,13 +25,9 @@ class Store:
     pixels only.
 
     Attributes:
-        folder: where the set lies.
-        meta: the content of meta.json.
-        classes: names of the classes in order.
         image_size: side of the square images in pixels.
         ids: (N,) unique names of the images.
         checksum: identity of the set; pixels_checksum: of its images alone, whatever their names and labels.
-        n: number of images.
     """
 
     def __init__(self, folder: Path, meta: dict[str, Any], array: np.ndarray) -> None:
@@ -97,11 +93,7 @@ class Store:
         return np.take(self._array, rows, axis=0)
 
     def read(self, rows: np.ndarray) -> "torch.Tensor":
-        """The images at `rows`, (B, 3, H, W) uint8, in memory channels last as in the file: what a network wants.
-
-        Raises:
-            IndexError: a row is outside the set.
-        """
+        """The images at `rows`, (B, 3, H, W) uint8, in memory channels last as in the file. Raises IndexError."""
         import torch  # what looks at photographs only, as the report does, waits for no torch
 
         return torch.from_numpy(self.pixels(rows)).permute(0, 3, 1, 2)

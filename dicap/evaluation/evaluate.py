@@ -109,7 +109,6 @@ def evaluate(
     Args:
         model_path: model.safetensors or the folder of it, beside which model_raw or model_ema.safetensors may lie. In a stage's
             folder, histories and costs are read from the stages beside it.
-        environment: versions to name on the model card.
         out: a folder that is replaced as a whole; with `own` only where an earlier call with it wrote all that is there.
 
     Returns:

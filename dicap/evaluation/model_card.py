@@ -30,7 +30,6 @@ def model_card(
         metrics: as in details.json; meta: the converted set's description.
         roles: images by role (sup, est, unlabeled, test).
         classes: (name, labelled positives, test positives, AP in percent).
-        environment: name and version of what decides the numbers.
     """
     s = model.settings
     hidden = {"data_root", *unread(s)}

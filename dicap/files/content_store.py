@@ -63,11 +63,7 @@ class ContentStore:
         return value if self._checksum(key, value) == content[:KEY] else None
 
     def add(self, keys: np.ndarray, values: Sequence[bytes]) -> None:
-        """Write the values of some keys, of two of one key the later.
-
-        Raises:
-            OSError: the disk is full; its `filename` is the folder.
-        """
+        """Write the values of some keys, of two of one key the later. Raises OSError, whose `filename` is the folder."""
         self.folder.mkdir(parents=True, exist_ok=True)  # somebody may have removed it since it was opened
         with locked(self.folder / "lock", wait=True):  # temporary names are those of the keys
             try:

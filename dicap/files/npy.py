@@ -14,14 +14,11 @@ def write_head(file: BinaryIO, shape: tuple[int, ...], dtype: type) -> None:
 
 
 def open_npy(path: Path, again: str, dtype: type | None = None, shape: tuple[int, ...] = ()) -> np.ndarray:
-    """Map an .npy file, read-only.
+    """Map an .npy file, read-only. Raises DataError where it is missing, truncated, or of another shape or type.
 
     Args:
         again: what to do about a file that cannot be used, for the error.
         dtype, shape: what it has to hold; no dtype stands for anything.
-
-    Raises:
-        DataError: the file is missing, truncated, or of another shape or type.
     """
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)

@@ -33,13 +33,10 @@ def write_parquet(table: pa.Table, path: Path) -> None:
 
 
 def read_parquet(path: Path, columns: Sequence[str] | None = None, again: str = "") -> pa.Table:
-    """Read one Parquet file, verifying the checksum of every page read.
+    """Read one Parquet file and verify every page's checksum. Raises DataError if it is missing, damaged or lacks a column.
 
     Args:
         again: how to make the file, for the error.
-
-    Raises:
-        DataError: if it is missing, damaged or lacks a column.
     """
     try:
         return pq.read_table(path, columns=columns, page_checksum_verification=True, partitioning=None)  # type: ignore[arg-type]

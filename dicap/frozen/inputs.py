@@ -81,7 +81,6 @@ def choose(request: Request, seed: int, stage: str, epoch: int, count: int) -> n
     Args:
         request: what a step asks for. A weak one is mirrored exactly where the image loader would mirror it. Of a strong one
             only the name counts: hole and mirroring are the bank's.
-        seed, stage, epoch: counters of the random numbers.
         count: V.
     """
     view, rows = request.view, request.rows

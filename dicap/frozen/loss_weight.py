@@ -21,7 +21,8 @@ def choose_loss_weight(x: NDArray, y: NDArray, fold: NDArray) -> float:
     power of ten scales them. Beyond the first or the last candidate the search goes on as long as the loss falls; if it still
     falls after DECADES, a RuntimeWarning says so.
     """
-    grid = _candidates(x)
+    scale = 10.0 ** -np.round(np.log10(np.square(x).mean(dtype=np.float64) or 1))
+    grid = _round(scale * np.array(CANDIDATES))
     if len(y) < 2:
         return grid[len(grid) // 2]
 
@@ -44,10 +45,6 @@ def choose_loss_weight(x: NDArray, y: NDArray, fold: NDArray) -> float:
         if outwards:
             warnings.warn(f"C: auto: {best:g}, the best, is the last that was tried", RuntimeWarning, stacklevel=2)
     return best
-
-
-def _candidates(x: NDArray) -> tuple[float, ...]:
-    return _round(10.0 ** -np.round(np.log10(np.square(x).mean(dtype=np.float64) or 1)) * np.array(CANDIDATES))
 
 
 def _round(values: NDArray) -> tuple[float, ...]:

@@ -15,7 +15,6 @@ class Runtime:
     """Where and how a stage computes.
 
     Attributes:
-        device: where the network lives.
         amp: dtype of mixed precision, or None for fp32.
         workers: loader processes; None: chosen from the number of cores.
     """

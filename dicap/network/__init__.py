@@ -112,16 +112,12 @@ def build_network(
     pretrained: bool = True,
     stored: StoredBackbone | None = None,
 ) -> Network:
-    """Backbone and head.
+    """Backbone and head. Raises SettingsError as `create_backbone`.
 
     Args:
         make_head: from the channels of the feature map to a head.
-        kind: the network's class.
         pretrained: false when the weights are about to be replaced by a saved model's.
         stored: stands for the frozen backbone where the network is only asked with feature maps.
-
-    Raises:
-        SettingsError: see `create_backbone`.
     """
     s = settings.network
     if stored is None:

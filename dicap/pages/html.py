@@ -28,7 +28,6 @@ def render(
     <style> and of its one <script>. The policy names these two by their hashes and allows nothing else.
 
     Args:
-        name: of the template.
         folders: where templates lie beside the shared ones.
         styles, scripts: file names in the order of their contents; scripts share one scope, which the page does not see.
         images: sources of images in the policy's words.

@@ -82,7 +82,6 @@ def fit(
     written to stderr; nothing is written beside the cache.
 
     Args:
-        photographs: the folder.
         labels: a table (.csv, .parquet), another file of labels that `init-data` reads, or a DataFrame like such a table; None:
             they lie in the folder.
         settings: other values by their dotted names, as {"ratio": 0.1, "seed": 2} (docs/reference.md).

@@ -71,7 +71,6 @@ def predict(
         images: a file, a folder (searched to the bottom), an open PIL image, an array (H, W, 3) or (N, H, W, 3) uint8, or a
             sequence of these.
         device: `auto`, `cpu`, `cuda`.
-        per_image: a row for every image instead.
         known: where the features of a frozen backbone are stored by content, as those of a project below .dicap/store/features:
             images that were seen before are decoded alone. None: nowhere.
 

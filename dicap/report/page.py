@@ -64,7 +64,6 @@ def build_report(
         artifacts: folder with warmup/, train/, finetune/, evaluate/; evaluate/ is
             required, the rest is drawn where it is there.
         settings: the resolved settings, nested as in params.yaml.
-        environment: what the run ran on (versions, device), shown as it is.
         out: a folder that is replaced as a whole, or left as it was if anything fails.
         unread: settings that concern other methods and stages, by dotted key; the page leaves them out.
 

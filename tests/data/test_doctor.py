@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+import tiny
 from PIL import Image
 
 from data.raw import photo, raw_set, save, small_set
@@ -17,9 +18,7 @@ from dicap.data.sources.base import FileImages, Item
 @pytest.mark.parametrize(("name", "place"), [("images.npy", 200), ("images.npy", -1), ("index.parquet", 60)])
 def test_a_flipped_byte_and_a_missing_file_are_found(tmp_path, name, place):
     path = small_set(tmp_path) / name
-    content = bytearray(path.read_bytes())
-    content[place] ^= 1
-    path.write_bytes(content)
+    tiny.flip(path, place)
     assert examine(path.parent).damage[0] == f"{path}: its bytes differ from those that convert wrote"
     path.unlink()
     assert examine(path.parent).damage[0] == f"{path}: missing"

@@ -6,6 +6,7 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
+import tiny
 import torch
 
 from data.raw import photo, small_set
@@ -50,7 +51,7 @@ def _shorten(path):
     path.write_bytes(path.read_bytes()[:-100])
 
 
-def _edit_meta(folder, **changes):
+def edit_meta(folder, **changes):
     meta = json.loads((folder / "meta.json").read_text())
     (folder / "meta.json").write_text(json.dumps(meta | changes))
 
@@ -64,12 +65,12 @@ def _edit_meta(folder, **changes):
     [
         (lambda f: (f / "meta.json").unlink(), "is not a converted set"),
         (lambda f: (f / "meta.json").write_text("{"), "meta.json: not readable"),
-        (lambda f: _edit_meta(f, schema=7), "schema is 7, expected 1"),
+        (lambda f: edit_meta(f, schema=7), "schema is 7, expected 1"),
         (lambda f: (f / "meta.json").write_text('{"schema": 1}'), "meta.json: dataset: input should be a valid string"),
-        (lambda f: _edit_meta(f, counts="x"), "meta.json: counts: "),
-        (lambda f: _edit_meta(f, counts={"train": "x"}), "meta.json: counts: input should be a valid integer"),
-        (lambda f: _edit_meta(f, image_size=32), "images.npy: holds 12x24x24x3 uint8, meta.json says 12x32x32x3"),
-        (lambda f: _edit_meta(f, counts={"train": 9, "test": 4, "unlabeled": 0}), "12 rows, meta.json counts 13"),
+        (lambda f: edit_meta(f, counts="x"), "meta.json: counts: "),
+        (lambda f: edit_meta(f, counts={"train": "x"}), "meta.json: counts: input should be a valid integer"),
+        (lambda f: edit_meta(f, image_size=32), "images.npy: holds 12x24x24x3 uint8, meta.json says 12x32x32x3"),
+        (lambda f: edit_meta(f, counts={"train": 9, "test": 4, "unlabeled": 0}), "12 rows, meta.json counts 13"),
         (lambda f: (f / "images.npy").unlink(), "images.npy: no such file"),
         (lambda f: _shorten(f / "images.npy"), "images.npy: not readable"),
         (lambda f: np.savez((f / "images.npy").open("wb"), a=np.zeros(3)), "an archive of arrays"),
@@ -87,13 +88,12 @@ def test_damage_is_one_line_that_names_the_file(tmp_path, damage, message):
 @pytest.mark.promise("Any flipped bit in a page of a converted set's index is noticed", section="Kills, full disks and damage")
 def test_no_flipped_bit_in_a_page_of_the_index_changes_what_is_read(tmp_path):
     path = small_set(tmp_path) / "index.parquet"
-    content, before = bytearray(path.read_bytes()), files.read_index(path.parent)
-    for place in range(4, len(content) // 3, 7):  # behind the pages stand the names of the columns
-        content[place] ^= 1
-        path.write_bytes(content)
+    before = files.read_index(path.parent)
+    for place in range(4, path.stat().st_size // 3, 7):  # behind the pages stand the names of the columns
+        tiny.flip(path, place)
         with suppress(DataError):
             assert files.read_index(path.parent).equals(before), place
-        content[place] ^= 1
+        tiny.flip(path, place)
 
 
 def test_labels_are_the_matrix_and_truly_unlabelled_rows_are_refused(tmp_path):

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 PACKAGE = str(Path(__file__).parents[2] / "dicap")
 
@@ -30,8 +31,5 @@ def counted(tell: Callable[[int], Any]) -> Iterator[None]:
         finally:
             sys.setprofile(before)
 
-    training.run_stage = run_stage
-    try:
+    with patch.object(training, "run_stage", run_stage):
         yield
-    finally:
-        training.run_stage = original

@@ -4,6 +4,7 @@ import os
 
 import numpy as np
 import pytest
+import tiny
 
 from dicap.errors import DataError
 from dicap.files import artifacts
@@ -21,13 +22,11 @@ def test_list_columns_of_no_images_and_no_classes():
 def test_a_flipped_bit_in_a_page_is_found(tmp_path):
     path = tmp_path / "split.parquet"
     artifacts.write_split([f"image-{i}" for i in range(1000)], ["sup", "est"] * 500, path)
-    content = bytearray(path.read_bytes())
     for place in range(60, 400, 40):
-        damaged = bytearray(content)
-        damaged[place] ^= 1
-        path.write_bytes(damaged)
+        tiny.flip(path, place)
         with pytest.raises(DataError, match="damaged"):
             artifacts.read_roles(path)
+        tiny.flip(path, place)
 
 
 @pytest.mark.parametrize("read", [artifacts.read_roles, read_json])

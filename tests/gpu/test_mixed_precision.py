@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 import tiny
 import torch
@@ -22,8 +23,6 @@ BOUNDS = {torch.bfloat16: 0.05, torch.float16: 0.03}
 @pytest.mark.parametrize("method", METHODS)
 def test_a_run_in_half_precision_is_close_to_that_in_float32(tiny_experiment, tmp_path, monkeypatch, method):
     """With the same pseudo-labels: of a network that knows nothing yet, a score's last bits decide on which side it falls."""
-    import pandas as pd
-
     predict, scaler = Experiment.predict, torch.amp.GradScaler
     in_float32 = Runtime(CPU)
     # An overflow leaves out a step, which is another run: with the usual scale the sums of BBAM overflow at once.

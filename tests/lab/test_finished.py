@@ -105,11 +105,8 @@ def test_what_the_cache_does_not_hold_is_no_result(repository):
     folder = Path(".dvc/cache/files/md5", outs[str(Path(METRICS).parent)][:2], outs[str(Path(METRICS).parent)][2:])
     md5 = json.loads(folder.read_text())[0]["md5"]
     place = Path(".dvc/cache/files/md5", md5[:2], md5[2:])
-    for damage in (
-        lambda: place.write_text(place.read_text().replace("52", "92")),
-        place.unlink,
-        folder.unlink,
-    ):  # JSON, and gone
+    edited = place.read_text().replace("52", "92")  # still JSON
+    for damage in (lambda: place.write_text(edited), place.unlink, folder.unlink):
         damage()
         experiments, notes = finished(everywhere=True)
         assert {item["name"] for item in experiments} == {"wild-guess", repository[:7]}

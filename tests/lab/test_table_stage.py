@@ -15,22 +15,17 @@ from dicap.settings import resolve_values
 from stages.cli import main
 from stages.lab.sweeps import finished
 
+from .test_experiments import experiment
+
 ROOT = Path(__file__).parents[2]
 PARAMS = {"dataset": "digits", "ratio": 0.05, "seed": 1, "method": "dicap"}
 DTH = {"contrastive": {"enabled": False}, "warmup": {"wcl": False}, "finetune": {"enabled": False}}
 
 
-def revision(name: str, params: dict[str, Any], score: float, when: str = "2026-01-01T00:00:00", **metrics) -> dict[str, Any]:
+def revision(name: str, params: dict[str, Any], score: float, **metrics) -> dict[str, Any]:
     """A finished experiment."""
     settings = resolve_values(params, ROOT / "params.yaml").settings.model_dump()
-    return {
-        "name": name,
-        "rev": f"{name:0<40}",
-        "when": when,
-        "data": "",
-        "settings": settings,
-        "metrics": {"map": score} | metrics,
-    }
+    return experiment(settings, score, **metrics) | {"name": name, "rev": f"{name:0<40}"}
 
 
 def printed(result: Result) -> list[str]:

@@ -9,6 +9,7 @@ from training.test_resume import run_all
 
 from dicap.files.artifacts import read_pseudo_labels
 from dicap.methods import build_method
+from dicap.methods.base import Roles
 from dicap.models import load_model
 from dicap.settings.catalogue import OWN_HEAD
 from dicap.settings.methods import METHODS
@@ -69,8 +70,6 @@ def test_head_and_method_are_independent_and_scores_are_the_sigmoid_of_the_netwo
 
 
 def test_labelled_only_methods_read_all_labels():
-    from dicap.methods.base import Roles
-
     roles = Roles(np.array([3, 1]), np.array([2]), np.array([0, 4]), np.array([5]))
     for name in ("bce", "asl", "mld", "cap", "d2l", "drml"):
         assert build_method(tiny.settings({"method": name}), 3).warmup(roles).labelled.tolist() == [1, 2, 3]

@@ -31,12 +31,8 @@ def test_the_counts_are_those_of_a_loop(answer, labels):
     yes = [y for a, y in pairs if a == 1]
     no = [y for a, y in pairs if a == 0]
     positives = sum(y for _, y in pairs)
-    assert (found["yes"], found["no"], found["unsure"], found["positives"]) == (
-        len(yes),
-        len(no),
-        21 - len(yes) - len(no),
-        positives,
-    )
+    counts = len(yes), len(no), 21 - len(yes) - len(no), positives
+    assert (found["yes"], found["no"], found["unsure"], found["positives"]) == counts
     assert found["yes_right"] == (pytest.approx(sum(yes) / len(yes)) if yes else None)
     assert found["no_right"] == (pytest.approx(1 - sum(no) / len(no)) if no else None)
     assert found["yes_recall"] == (pytest.approx(sum(yes) / positives) if positives else None)

@@ -19,12 +19,7 @@ ITEM = re.compile(r"\b\d+\.\d+-[A-Z]\d*\b")  # an item such as 3.13-E stands for
 NAME = re.compile(r"(?<![\w./<>{}*-])((?:[\w.-]+/)*[\w-]+\.(?:md|py|ya?ml|json|toml|svg|lock|cff|html))(?![\w{*<])(?!\.\w)")
 PLACES = ("benchmarks/", "configs/", "dicap/", "docs/", "experiments/", "stages/", "tests/")
 NO_FILES = {"ruamel.yaml"}  # a package
-PRODUCTS = (
-    "artifacts/",
-    "data/",
-    "MODEL_CARD.md",
-    "benchmarks/results/gpu_day/",
-)  # written by commands
+PRODUCTS = ("artifacts/", "data/", "MODEL_CARD.md", "benchmarks/results/gpu_day/")  # written by commands
 EXAMPLES = ("docs/errors.md",)  # its messages come from made-up projects
 
 
@@ -48,11 +43,6 @@ def prose(name: str, text: str) -> str:
     return "\n".join([*comments, *(ast.get_docstring(node) or "" for node in nodes)])
 
 
-def joined(text: str) -> str:
-    """Text with a citation that is wrapped at a line's end, or into the next comment, in one line."""
-    return re.sub(r"\s*\n\s*(?:# )?", " ", text)
-
-
 @cache
 def sections(text: str) -> set[str]:
     """What can be cited of a specification: its headings' numbers and its labelled items."""
@@ -62,7 +52,7 @@ def sections(text: str) -> set[str]:
 
 
 def cited_sections(text: str) -> set[str]:
-    text = joined(text)
+    text = re.sub(r"\s*\n\s*(?:# )?", " ", text)  # a citation may be wrapped at a line's end, or into the next comment
     numbers = {number for hit in CITED.finditer(text) for number in re.findall(SECTION, hit[1])}
     return numbers | set(ITEM.findall(text))
 
@@ -73,12 +63,12 @@ def cited_files(text: str) -> set[str]:
     return {name for name in found - NO_FILES if not name.startswith(PRODUCTS)}
 
 
-def missing_files(text: str, folder: str, files: tuple[str, ...]) -> set[str]:
+def missing_files(text: str, folder: Path) -> set[str]:
     """Cited names that are no file: not from the root, not beside the citing file (of `folder`), not anywhere by a bare name."""
 
     def exists(name: str) -> bool:
-        beside = posixpath.normpath(f"{folder}/{name}")
-        return name in files or beside in files or any(file.endswith("/" + name) for file in files)
+        beside = posixpath.normpath(folder / name)
+        return not {name, beside}.isdisjoint(tracked()) or any(file.endswith("/" + name) for file in tracked())
 
     return {name for name in cited_files(text) if not exists(name)}
 
@@ -95,7 +85,7 @@ def test_cited_sections_are_in_the_specification():
 
 
 def test_cited_files_are_in_the_repository():
-    found = {name: missing_files(prose(name, text_of(name)), str(Path(name).parent), tracked()) for name in texts()}
+    found = {name: missing_files(prose(name, text_of(name)), Path(name).parent) for name in texts()}
     assert not {name: missing for name, missing in found.items() if missing}
 
 

@@ -220,12 +220,8 @@ def test_every_input_is_an_output_of_an_earlier_stage():
             # with "failed to load directory" where that commit's results were never fetched.
             assert dep in made, dep
         made |= set(stage.get("outs", []))
-    shown = [entry if isinstance(entry, str) else next(iter(entry.values())) for entry in whole()["plots"]]
-    for entry in [
-        *whole()["metrics"],
-        *(s for s in shown if isinstance(s, str)),
-        *(f for s in shown if isinstance(s, dict) for f in s["y"]),
-    ]:
+    plots = [[entry] if isinstance(entry, str) else next(iter(entry.values()))["y"] for entry in whole()["plots"]]
+    for entry in [*whole()["metrics"], *(file for files in plots for file in files)]:
         assert any(entry.startswith(f"{out}/") for out in made), entry
 
 

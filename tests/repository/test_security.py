@@ -4,11 +4,13 @@ import ast
 import json
 import re
 
+import numpy as np
 import pytest
 import tiny
 from PIL import Image
 
 from dicap.data.sources.base import FileImages, Rejected
+from dicap.files.npy import write_head
 
 SOURCES = sorted([*(tiny.ROOT / "dicap").rglob("*.py"), *(tiny.ROOT / "stages").rglob("*.py")])
 
@@ -85,11 +87,9 @@ def test_bombs_take_no_memory(tmp_path):
         Image.new("1", (20000, 10000)).save(tmp_path / name, **options)
         paths.append(tmp_path / name)
         assert paths[-1].stat().st_size < 2_000_000
-    head = (
-        b"\x93NUMPY\x01\x00v\x00" + b"{'descr': '|u1', 'fortran_order': False, 'shape': (10000000000000,), }".ljust(117) + b"\n"
-    )
     paths.append(tmp_path / "head.npy")
-    paths[-1].write_bytes(head)
+    with paths[-1].open("wb") as file:
+        write_head(file, (10**13,), np.uint8)
     _, said = tiny.Child(tmp_path, BOMB, words=[*map(str, paths)]).wait()
     *told, memory = said.splitlines()
     assert [line.split(":")[0] for line in told] == ["refused"] * len(paths), said

@@ -10,7 +10,7 @@ import pytest
 import tiny
 from dvc.repo import Repo
 
-from dicap.settings import change_settings
+from dicap.settings import change_settings, read_yaml
 from dicap.settings.methods import METHODS
 
 TRAINED = {"warmup", "pseudo_label", "train", "finetune"}
@@ -127,6 +127,4 @@ def test_what_is_changed_beside_the_project_is_noticed(finished, change):
 
 def test_every_method_has_a_section_in_the_settings():
     """`${method}` names one."""
-    from dicap.settings import read_yaml
-
     assert {*METHODS} <= {*read_yaml(tiny.ROOT / "params.yaml")}

@@ -73,9 +73,8 @@ def test_suggest_label_import_and_run_again(project):
     project.done("convert")
     project.done("split")  # at ratio 0.5: labels given later count all the same
     roles = pd.read_parquet("artifacts/split/split.parquet").set_index("id")["role"]
-    assert {roles["unlabeled-000.png"], roles["unlabeled-001.png"]} <= {"sup", "est"} and roles[
-        "unlabeled-002.png"
-    ] == "unlabeled"
+    assert {roles["unlabeled-000.png"], roles["unlabeled-001.png"]} <= {"sup", "est"}
+    assert roles["unlabeled-002.png"] == "unlabeled"
     after = json.loads((project.folder / "data/converted/meta.json").read_text())["counts"]
     assert after == {"train": before["train"] + 2, "test": before["test"], "unlabeled": before["unlabeled"] - 2}
     listing.write_text("image,labels\nunlabeled-002.png,green\n")

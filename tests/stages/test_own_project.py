@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 import tiny
+from click.testing import CliRunner
 
 from dicap.settings import change_settings, read_yaml
+from stages.cli import main
 
 MODEL = "artifacts/finetune/model.safetensors"
 
@@ -91,10 +93,6 @@ BAD = {
 
 @pytest.mark.parametrize("case", BAD)
 def test_a_project_that_cannot_be_made_leaves_everything_as_it_was(case, tmp_path, monkeypatch):
-    from click.testing import CliRunner
-
-    from stages.cli import main
-
     monkeypatch.chdir(tmp_path)
     for folder in ("empty", "full", "hollow"):
         Path(folder).mkdir()

@@ -79,9 +79,7 @@ def test_a_damaged_generation_never_becomes_the_one_to_fall_back_on(state):
 def test_any_flipped_bit_is_noticed(state, place, bit):
     state.save({"epoch": 1, "x": torch.arange(50)})
     path = state.folder / "state.pt"
-    content = bytearray(path.read_bytes())
-    content[place % len(content)] ^= 1 << bit
-    path.write_bytes(content)
+    tiny.flip(path, place, bit)
     (state.folder / "previous.pt").unlink(missing_ok=True)
     saved, lines = state.load()
     assert saved is None and len(lines) == 1

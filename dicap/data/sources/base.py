@@ -23,7 +23,6 @@ class Item:
     """One image of a raw set.
 
     Attributes:
-        id: unique name.
         path: relative to the raw set's folder, with forward slashes.
         split: train, test or unlabeled.
         labels: sorted class indices; None for truly unlabelled.
@@ -53,16 +52,15 @@ class Images(Protocol):
     """Reads the images of a raw set; travels to worker processes."""
 
     def read(self, i: int) -> Image.Image:
-        """Item i as an RGB picture of any size.
-
-        Raises:
-            Rejected: with the reason.
-        """
+        """Item i as an RGB picture of any size. Raises Rejected with the reason."""
         ...
 
     def mark(self, i: int) -> str:
-        """What differs where item i would be read differently: of a file its place, size and times of change, not its content."""
-        ...
+        """What differs where item i would be read differently: of a file its place, size and times of change, not its content.
+
+        A picture that is drawn, as here, is drawn from its number alone.
+        """
+        return str(i)
 
 
 @dataclass(frozen=True)
@@ -70,10 +68,7 @@ class RawSet:
     """A raw data set, listed.
 
     Attributes:
-        dataset: its name.
-        classes: names in order.
         items: the images, in the order of the rows of the converted set.
-        images: reads them.
         source: facts about where it came from, for meta.json (no absolute paths).
         notes: lines a user should know.
     """
@@ -104,7 +99,6 @@ class FileImages:
         paths: one an item.
         below: the folder that the first `len(below)` files must not leave, by `..` or by a link, or None for each that may be a
             link to anywhere: linking a photograph into the folder of its label is how some people label. By default `root`.
-        upright: see `read_rgb`.
     """
 
     def __init__(
@@ -145,14 +139,13 @@ def decoders() -> dict[str, Any]:
 
 
 def read_rgb(path: Path, *, upright: bool = False) -> Image.Image:
-    """Decode an image file to RGB. Truncated files are refused: Pillow would otherwise fill the missing part with grey.
+    """Decode an image file to RGB. Raises Rejected with the reason.
+
+    Truncated files are refused: Pillow would otherwise fill the missing part with grey.
 
     Args:
         upright: turn the image as its EXIF orientation says, as cameras and telephones mean it. The published code does not,
             so the benchmark sets are read without.
-
-    Raises:
-        Rejected: with the reason.
     """
     try:
         info = os.stat(path)
@@ -244,11 +237,7 @@ def _to_8_bits(image: Image.Image) -> Image.Image:
 
 
 def require(path: Path, what: str, published: str) -> Path:
-    """`path` if it exists.
-
-    Raises:
-        DataError: it does not; names it and says where the data set is published.
-    """
+    """`path` if it exists. Raises DataError that names it and says where the data set is published."""
     if not path.exists():
         kind = "file" if path.suffix else "folder"
         raise DataError(f"{path}: no such {kind} ({what}); data_root must hold the {published}")
@@ -275,14 +264,11 @@ def is_cached(path: Path) -> bool:
 
 
 def words_of(path: Path, fits: Callable[[list[str], int], bool], expected: str) -> list[list[str]]:
-    """The words of each line of a list, empty lines left out.
+    """The words of each line of a list, empty lines left out. Raises DataError where a line does not fit.
 
     Args:
         fits: whether these are the words of a line, which is number 1, 2, ... of them.
         expected: what such a line holds, for the error.
-
-    Raises:
-        DataError: a line does not fit.
     """
     rows: list[list[str]] = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):

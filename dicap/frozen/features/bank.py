@@ -27,8 +27,6 @@ class FeatureBank:
     """The features of all images of a set, memory-mapped.
 
     Attributes:
-        folder: where the bank lies.
-        recipe: what it was made of.
         n: number of images; grid: g; channels: D; views: V.
     """
 
@@ -76,11 +74,7 @@ class FeatureBank:
         return StoredBackbone(self.folder / BACKBONE, self.channels, self.recipe.weights)
 
     def view(self, name: str) -> np.ndarray:
-        """The features of all images in one view, (N, g * g, D) float16, mapped read-only.
-
-        Raises:
-            DataError: its file is missing or damaged.
-        """
+        """The features of all images in one view, (N, g * g, D) float16, mapped read-only. Raises DataError."""
         if name not in self._maps:
             path = self.folder / file_name(name)
             array = open_npy(path, _again(self.folder), np.float16, self.recipe.shape)

@@ -20,7 +20,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dicap.data.augment import View
 from dicap.data.loader import Request, load
 from dicap.data.store import Store
 from dicap.errors import DataError, Stopped
@@ -57,11 +56,8 @@ def fill(
     Args:
         folder: what is in it is written over; made if it does not exist.
         recipe: `Recipe.of` the settings, `store` and `network`.
-        network: the frozen network.
         known: where features of this and other banks are stored.
         made_by: what else the features depend on, as JSON takes it: the version, precision, device and code that compute them.
-        device: where `network` is.
-        workers: as `dicap.data.loader.load`.
         autocast: dtype of mixed precision, or None.
         stopping: asked after each pass whether to stop there.
 
@@ -84,7 +80,8 @@ def fill(
 
     size = GPU_PASS if torch.device(device).type == "cuda" else PASS
     passes = [(name, rows[start : start + size]) for name, rows in missing.items() for start in range(0, len(rows), size)]
-    steps = [[_request(name, recipe.files[name], np.resize(rows, size), keys)] for name, rows in passes]
+    by = keys.view("<u8")[::2]  # (N,) what the views of an image are drawn by
+    steps = [[Request(name, full := np.resize(rows, size), recipe.files[name], by[full])] for name, rows in passes]
     drawn = load(store, steps, seed=SEED, stage=STAGE, epoch=EPOCH, workers=workers, device=device)
     done, lengths = 0, iter([len(rows) for _, rows in passes])
     with closing(progress(drawn, desc="features", total=count, unit="view", count=lambda _: next(lengths))) as shown:
@@ -115,11 +112,6 @@ def store_of(known: Path, recipe: Recipe, name: str, made_by: Any) -> ContentSto
     view = {"name": name, "view": asdict(recipe.files[name])}
     facts |= {"view": view, "drawn by": [SEED, STAGE, EPOCH], "made by": made_by, "versions": versions}
     return ContentStore.of(known, facts)
-
-
-def _request(name: str, view: View, rows: np.ndarray, keys: np.ndarray) -> Request:
-    """A view of some rows, drawn by their checksums (N,) S16."""
-    return Request(name, rows, view, keys.view("<u8")[::2][rows])
 
 
 def features_of(network: Network, images: Tensor, grid: int, autocast: torch.dtype | None) -> Tensor:

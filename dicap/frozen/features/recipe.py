@@ -26,15 +26,11 @@ class Recipe:
 
     Attributes:
         images: checksum of the converted set's array.
-        n: its number of images.
-        image_size: their side in pixels.
-        backbone: timm's name.
+        image_size: side of the images in pixels.
         origin: of the backbone's weights: imagenet, lite, random, or the sha256 of a file.
         weights: checksum of the backbone's tensors.
-        normalize: the setting network.normalize.
         mean, std: with which pixels in [0, 1] are normalised.
         stride: of the last feature map.
-        tokens: the setting network.tokens.
         cutout, flip: of the strong views.
         views: V, the number of strong views; without any there is the plain view alone.
         test_split: checksum of the test split, whose images have no strong views; empty where V is 0.
@@ -140,10 +136,7 @@ def origin_of(weights: str) -> str:
 def pretrained_network(settings: Settings) -> Network:
     """The backbone that `settings` name, with its normalisation and no head, frozen and in eval mode.
 
-    Random weights are the same whatever the experiment's seed, since one bank serves all seeds.
-
-    Raises:
-        SettingsError: see `dicap.network.backbone.create_backbone`.
+    Random weights do not depend on the experiment's seed: one bank serves all seeds. Raises SettingsError as `create_backbone`.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(torch_seed(0, "features", 0))

@@ -97,7 +97,6 @@ def recorded_rates(curve: Curve, p: Tensor, y: Tensor, p_unlabelled: Tensor, *, 
     """The curve as a table of bins: counts of labelled entries, and the mean rate of unlabelled ones.
 
     Args:
-        curve: P(y = 1 | p).
         p, y: (N, C) confidences and labels that they were learnt on, y below 0 where unknown.
         p_unlabelled: (N_u, C) confidences of the unlabelled images.
     """

@@ -47,12 +47,9 @@ def write_gallery(
     Args:
         predictions: as `predict_to_file` writes them (.parquet, .csv), or as `evaluate` does, whose truth the page shows too.
         answers: of the model, for the measured chance that a class is present; its scores stand in where there is no curve.
-        out: absent, empty or as an earlier call left it; replaced as a whole, or left as it was if anything fails.
+        out: absent, empty or as an earlier call left it (else DataError); replaced as a whole, or left as it was on a failure.
         files: where the images of these names lie; another is its thumbnail alone.
         read: gives the image of a name; None: its file is read.
-
-    Raises:
-        DataError: `out` holds what was not written so.
     """
     images, scores, decided, labels = read_predictions(predictions, len(classes))
     entries = levels_of(scores) | (decided.astype("<u2") << 14)  # (N, C)

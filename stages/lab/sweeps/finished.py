@@ -90,13 +90,10 @@ def finished(*, everywhere: bool) -> tuple[list[dict[str, Any]], list[str]]:
 
 
 def revisions(*, everywhere: bool) -> list[Revision]:
-    """Commits and experiments whose dvc.lock differ, the latest of those that are alike, newest first.
+    """Commits and experiments whose dvc.lock differ, the latest of those that are alike, newest first. Raises DataError.
 
     Args:
         everywhere: of all commits; otherwise the current commit and its experiments.
-
-    Raises:
-        DataError: this is no Git repository.
     """
     head = current_commit()
     names: dict[str, str] = {}

@@ -1,13 +1,13 @@
 """The bank: the same features as the network gives, the same bytes whatever stops it, and nothing else's features."""
 
 import hashlib
-import json
 import shutil
 
 import numpy as np
 import pytest
 import tiny
 import torch
+from data.test_store import edit_meta
 from torch.nn.functional import adaptive_avg_pool2d
 
 from dicap.data import loader
@@ -148,17 +148,6 @@ def test_a_bank_of_other_images_is_refused(made, tmp_path):
         FeatureBank.open(made.folder).check(made.settings, other)
 
 
-def flipped(path):
-    data = bytearray(path.read_bytes())
-    data[-3] ^= 4
-    path.write_bytes(data)
-
-
-def edited(folder, **changes):
-    meta = json.loads((folder / "meta.json").read_text())
-    (folder / "meta.json").write_text(json.dumps(meta | changes))
-
-
 def read(bank):
     for name in bank.recipe.files:
         bank.view(name)
@@ -167,18 +156,18 @@ def read(bank):
 
 DAMAGE = {
     "a feature": (
-        lambda folder: flipped(folder / "strong_1.npy"),
+        lambda folder: tiny.flip(folder / "strong_1.npy", -3),
         r"strong_1\.npy: damaged .* remove .* and run `dvc repro features`",
     ),
-    "the recipe": (lambda folder: edited(folder, recipe={"views": 3}), "remove .* and run `dvc repro features`"),
+    "the recipe": (lambda folder: edit_meta(folder, recipe={"views": 3}), "remove .* and run `dvc repro features`"),
     "its fingerprint": (
-        lambda folder: edited(folder, fingerprint="x"),
+        lambda folder: edit_meta(folder, fingerprint="x"),
         "another version, or damaged .* run `dvc repro features`",
     ),
-    "the checksums": (lambda folder: edited(folder, checksums={}), "remove .* and run `dvc repro features`"),
+    "the checksums": (lambda folder: edit_meta(folder, checksums={}), "remove .* and run `dvc repro features`"),
     "no meta": (lambda folder: (folder / "meta.json").unlink(), "is not a feature bank"),
     "nothing in it": (write_empty, "holds no features.*run `dvc repro features`"),
-    "the backbone": (lambda folder: flipped(folder / BACKBONE), "damaged .* run `dvc repro features`"),
+    "the backbone": (lambda folder: tiny.flip(folder / BACKBONE, -3), "damaged .* run `dvc repro features`"),
     "no backbone": (lambda folder: (folder / BACKBONE).unlink(), "not readable .* run `dvc repro features`"),
 }
 

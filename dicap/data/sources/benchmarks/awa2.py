@@ -15,7 +15,6 @@ def read(dataset: str, root: Path) -> RawSet:
     sorted by name (the published listing is unsorted, so its split cannot be reproduced).
 
     Args:
-        dataset: awa2.
         root: folder that holds Animals_with_Attributes2, or that folder itself.
 
     Raises:

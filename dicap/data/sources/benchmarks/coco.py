@@ -10,18 +10,14 @@ PUBLISHED = "archives of cocodataset.org (train, val and annotations)"
 
 
 def read(dataset: str, root: Path) -> RawSet:
-    """Read `annotations/instances_{train,val}<year>.json`.
+    """Read `annotations/instances_{train,val}<year>.json`. Raises DataError where one is missing or contradicts itself.
 
     Only images that have an annotation are kept; crowds count. A class is a position in the file's list of
     categories. Images are ordered by their ids *as strings*: the split permutes rows, so another order would be
     another split.
 
     Args:
-        dataset: coco2014 or coco2017.
         root: folder that holds annotations/, train<year>/ and val<year>/ (the latter two also under images/).
-
-    Raises:
-        DataError: a file is missing, or the annotations contradict themselves.
     """
     year = dataset.removeprefix("coco")
     classes: list[str] = []

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from dicap.data.sources.base import Item, RawSet
+from dicap.data.sources.base import Images, Item, RawSet
 
 SEED = 2026  # of the data set; the experiment's seed only chooses which labels may be used
 TRAIN, TEST = 4000, 1000
@@ -33,7 +33,7 @@ def read(dataset: str, root: Path) -> RawSet:
     return RawSet(dataset, CLASSES, items, scenes, source={"digits": "scikit-learn load_digits", "seed": SEED})
 
 
-class Scenes:
+class Scenes(Images):
     """Draws scene i: the training scenes first, then the test scenes."""
 
     def __init__(self) -> None:
@@ -54,10 +54,6 @@ class Scenes:
         rng = np.random.default_rng([SEED, split == "test", i])
         count = 1 + int(np.searchsorted(np.cumsum(COUNTS), rng.random()))
         return rng.choice(10, size=count, p=FREQUENCIES), rng
-
-    def mark(self, i: int) -> str:
-        """A scene is drawn from its number alone."""
-        return str(i)
 
     def read(self, i: int) -> Image.Image:
         """Scene i as an RGB picture of GRID x GRID pixels."""

@@ -20,15 +20,12 @@ PHASES = {"train": "train", "test": "val"}
 
 
 def read_formatted(dataset: str, folder: Path, root: Path) -> RawSet:
-    """List a data set by the four npy files.
+    """List a data set by the four npy files. Raises DataError where one is missing or malformed.
 
     Args:
         dataset: one of the benchmark sets; gives the names of the classes and where its images lie.
         folder: holds the npy files.
         root: `data_root`: what the paths in them are relative to, or the data set's own folder above that.
-
-    Raises:
-        DataError: a file is missing or malformed.
     """
     items: list[Item] = []
     width = 0

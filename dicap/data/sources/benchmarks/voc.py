@@ -20,7 +20,6 @@ def read(dataset: str, root: Path) -> RawSet:
     Images are sorted by name; classes are in alphabetical order.
 
     Args:
-        dataset: voc2007 or voc2012.
         root: folder that holds VOCdevkit, or VOC2007 / VOC2012, or that folder itself.
 
     Raises:

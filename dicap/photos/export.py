@@ -82,8 +82,11 @@ def description(model: SavedModel) -> dict[str, Any]:
         "classes": model.classes,
         "decisions": decisions(Answers.of(model.evidence)),
         "model": {
-            **{name: getattr(model.settings, name) for name in ("method", "backbone")},
-            **{name: getattr(model, name) for name in ("stage", "which", "checksum")},
+            "method": model.settings.method,
+            "backbone": model.settings.backbone,
+            "stage": model.stage,
+            "which": model.which,
+            "checksum": model.checksum,
         },
     }
 
@@ -92,7 +95,9 @@ def decisions(answers: Answers) -> dict[str, Any]:
     """Thresholds, the share of positives, and what a chance is read from, as plain JSON: the rule of `Answers.decide`."""
     evidence, curve = answers.evidence, answers.curve
     return {
-        **{name: _plain(getattr(evidence, name)) for name in ("tau_pos", "tau_neg", "prior")},
+        "tau_pos": _plain(evidence.tau_pos),
+        "tau_neg": _plain(evidence.tau_neg),
+        "prior": _plain(evidence.prior),
         "curve": curve and {"logit": _plain(curve.knots), "rate": _plain(curve.rate), "entries": evidence.entries},
         "note": evidence.note,
         "f1_threshold": answers.f1_threshold(),

@@ -191,9 +191,7 @@ def _ask_of_files(root: Path, names: list[str], kind: str, said: Own, read: list
         stems = {part for path in may_say for part in (path.stem, path.stem.partition(".")[0])}
         if 2 * sum(Path(name).stem in stems for name in images) >= len(images):
             way = f"where the folders alone are the labels: --format folders --ignore {typed(listed(ignore))}"
-            raise DataError(
-                f"{root}: {unread}half of the photographs or more have one, and labels may be in them: {WRITE}; {way}"
-            )
+            raise DataError(f"{root}: {unread}half of the photographs have one, and labels may be in them: {WRITE}; {way}")
         ask_of_derived(root, said, images)
         folders, why = _folders(images), "Folders of such a name hold photographs of anything"
         if (strange := of_anything({parts[0] for parts in folders if parts})) is None and len(folders) == 1 and () not in folders:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
@@ -59,8 +58,12 @@ def command(filled: Path, new_classes: bool, separator: str | None, params: Path
     if other:  # a list of another folder, or of before a photograph was exchanged
         say(f"note: left out, since another photograph has the name by now: {len(other)} (the first: {min(other)})")
     given = {image: marked(labels, *said[image]) for image, labels in given.items() if image not in other}
-    if own.added and LISTED.fullmatch(filled.name) and os.path.getmtime(filled) < os.path.getmtime(own.added):  # words of before
-        given = {image: standing[image].after(labels) if image in standing else labels for image, labels in given.items()}
+    if own.added and LISTED.fullmatch(filled.name):
+        kept = Path(own.added).with_name(filled.name)  # a copy of it elsewhere is no newer
+        if (kept if kept.is_file() else filled).stat().st_mtime_ns < Path(own.added).stat().st_mtime_ns:
+            then = {*classes} - {*(own.new_classes or ())}  # it says nothing of a class that came later
+            given = {image: labels.among(then) for image, labels in given.items()}
+            given = {image: standing[image].after(labels) if image in standing else labels for image, labels in given.items()}
     if not given:
         raise DataError(f"{filled}: all its labels were given to other photographs of these names; label the ones that are here")
     every = before | {image: labels.after(standing.get(image)) for image, labels in given.items()}

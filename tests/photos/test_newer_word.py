@@ -1,13 +1,14 @@
 """Who wins: imported labels, or the own labels of the data set that were corrected later."""
 
 import os
+import shutil
 
 import pytest
 from project import Project
 
 from dicap.data.format import read_index, read_meta
 from dicap.photos.readers.read import Given, added_before, photo_mark
-from dicap.settings import Own
+from dicap.settings import Own, read_yaml
 from photos.awkward import labels_of, looked_at, picture, write
 from stages.photos.import_labels import table_of
 
@@ -161,3 +162,16 @@ def test_the_newest_list_brings_all_back_but_what_was_corrected(tmp_path):
         picture(tmp_path / "photos" / name, 50 + i)
     days.project.set({"own.added": None})
     assert "brings them back" not in days.project.done("convert"), "what was said of other photographs"
+
+
+@pytest.mark.parametrize("folder", ["labels", "copies"])
+def test_a_list_of_before_changes_nothing_wherever_it_lies(tmp_path, folder):
+    days, lists = Days(tmp_path, ["bird", "cat", "dog"]), []
+    for rows in ("00.png,cat\n09.png,dog", "09.png,cat", "01.png,fox;cat"):
+        days.given(f"image,labels\n{rows}\n")
+        lists.append(read_yaml(days.project.folder / "params.yaml")["own"]["added"])
+    before = [days.now(), read_index(days.project.folder / "data/converted").to_pylist()]
+    shutil.copytree(days.project.folder / "labels", days.project.folder / "copies", copy_function=shutil.copy)
+    for path in lists[:2]:
+        days.project.done("import-labels", path.replace("labels/", f"{folder}/"))
+        assert [days.now(), read_index(days.project.folder / "data/converted").to_pylist()] == before

@@ -36,7 +36,7 @@ ROLES = {  # of columns that are asked about
     "group": "do photographs of one value of column {} belong on one side of every split?",
 }
 # Folders of a program or a system, and bundles of a program's own files.
-OF_PROGRAMS = re.compile(r"[@#$_].*|.+\.[a-z]{6,}|system volume information|papierkorb|trash", re.IGNORECASE)
+OF_PROGRAMS = re.compile(r"[@#$_~].*|.+\.[a-z]{6,}|system volume information|papierkorb|trash", re.IGNORECASE)
 WRITE = "write the labels as labels.csv with the columns image, labels, or export them as COCO JSON"
 
 

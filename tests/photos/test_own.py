@@ -53,6 +53,12 @@ def test_corel5k_reads_as_its_readme_says():
     assert sum(item.labels == () for item in raw.items) == 118
 
 
+def test_the_documented_table_reads_alike_with_and_without_init_data(root):
+    _, reading, raw = own.look(root, options())
+    for said in (reading, options(), reading.model_copy(update={"files": None})):
+        assert own.read(root, said).items == raw.items
+
+
 def test_the_images_of_a_second_folder_are_unlabelled_and_counted_once(root, tmp_path):
     raw = looked_at(root, options(unlabeled_root=str(root / "images")))  # the same folder: its open images
     assert [item.id for item in raw.items if item.labels is None] == [f"images/{name}" for name in OPEN]

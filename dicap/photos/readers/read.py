@@ -186,13 +186,14 @@ def read(root: Path, own: Own, looking: bool = False) -> RawSet:
 
 def as_listed(root: Path, own: Own, looking: bool) -> RawSet:
     """The images that the labels name, without what `read` adds to them. Arguments and errors as there."""
-    kind, files = own.format or "table", own.files or ([table.DOCUMENTED[0]] if own.format is None else [])
+    kind, heads = own.format or "table", {}
+    files = own.files or ([table.DOCUMENTED[0]] if kind == "table" else [])
     for name in files:
         if not (root / name).is_file():
             raise DataError(f"{root / name}: no such file of labels; look at what is there: dicap-stage init-data {root}")
     if own.format is None:  # nobody ran `init-data`
         heads = {head: head for head in read_sheets([root / name for name in files]).header if head in table.DOCUMENTED[1]}
-        own = own.model_copy(update={"format": kind, "files": files} | heads)
+    own = own.model_copy(update={"format": kind, "files": files or None} | heads)
     listing = with_words(READERS[kind](root, own), own, looking)
     return to_raw(root, replace(listing, source=listing.source | {"format": kind}), own, looking)
 

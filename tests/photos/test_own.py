@@ -55,8 +55,9 @@ def test_corel5k_reads_as_its_readme_says():
 
 def test_the_documented_table_reads_alike_with_and_without_init_data(root):
     _, reading, raw = own.look(root, options())
+    labelled = [item for item in raw.items if item.labels is not None]
     for said in (reading, options(), reading.model_copy(update={"files": None})):
-        assert own.read(root, said).items == raw.items
+        assert [item for item in own.read(root, said).items if item.labels is not None] == labelled
 
 
 def test_the_images_of_a_second_folder_are_unlabelled_and_counted_once(root, tmp_path):

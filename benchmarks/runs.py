@@ -48,8 +48,10 @@ def ledger(artifacts: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def last_bins(artifacts: Path) -> dict[str, list[float]]:
-    """Of the last main epoch: by bin of confidence images counted on D_est, estimated and true share of positives; by twentieth
-    of weight the pseudo-positives. Empty for a method without weights."""
+    """Of the last main epoch, by bin of confidence: entries counted on D_est, estimated and true share of positives.
+
+    By twentieth of weight: the pseudo-positives. Empty for a method without weights.
+    """
     if not (epochs := files.epochs(artifacts / "train", "weights")):
         return {}
     bins = read_parquet(files.epoch_file(artifacts / "train", "weights", epochs[-1])).to_pandas()
@@ -86,7 +88,7 @@ def finished(name: str, project: Path, commit: str | None = None) -> dict[str, A
 def table(folder: Path, minus: str | None = None) -> str:
     """Markdown: a row for every name, with the mAP of its last stage by seed; differences from the row `minus`."""
     ends: dict[str, dict[int, dict[str, float]]] = {}
-    for run in (json.loads(path.read_text()) for path in sorted(folder.glob("*_s*.json"))):
+    for run in runs_of(folder, "*"):
         match = NAME.fullmatch(run["name"])
         if match and run["end"]:
             ends.setdefault(match[1], {})[int(match[2])] = [*run["end"].values()][-1] | {"steps": sum(run["steps"].values())}
@@ -103,6 +105,11 @@ def table(folder: Path, minus: str | None = None) -> str:
             f"{frame['ema'].mean():.2f} | {difference} |"
         )
     return "\n".join(lines)
+
+
+def runs_of(folder: Path, name: str) -> list[dict[str, Any]]:
+    """The runs of a name, by file."""
+    return [json.loads(path.read_text()) for path in sorted(folder.glob(f"{name}_s*.json"))]
 
 
 def points(run: dict[str, Any]) -> tuple[list[int], list[float]]:
@@ -124,7 +131,7 @@ def curves(folder: Path, rows: list[str], out: Path) -> None:
         ax = figure.subplots()
         for row, look in zip(rows, style.LINES, strict=False):
             name, _, label = row.partition("=")
-            runs = [json.loads(path.read_text()) for path in sorted(folder.glob(f"{name}_s*.json"))]
+            runs = runs_of(folder, name)
             seeds = pd.DataFrame({run["seed"]: pd.Series(*reversed(points(run))) for run in runs})
             for seed in seeds:
                 ax.plot(seeds[seed].dropna(), color=look["color"], linewidth=0.6, alpha=0.4)
@@ -136,11 +143,13 @@ def curves(folder: Path, rows: list[str], out: Path) -> None:
 
 
 def methods(folder: Path, rows: list[str], out: Path) -> None:
-    """Draw mAP of the raw network by method, seeds as dots and 95 % intervals of means (Student's t); beside it, of the first
-    method, the estimated and the true share of positives by confidence, mean over seeds, and how often a positive has which
-    weight. A weight is read off the curve, so the two share an axis."""
+    """Draw mAP of the raw network by method, and of the first method what the last main epoch knew of positives.
+
+    Left, seeds as dots and 95 % intervals of means (Student's t); then the estimated and the true share of positives by
+    confidence and the histogram of their weights, means over seeds. A weight is read off the curve: the two share an axis.
+    """
     named = {name: label for name, _, label in (row.partition("=") for row in rows)}
-    runs = {name: [json.loads(path.read_text()) for path in sorted(folder.glob(f"{name}_s*.json"))] for name in named}
+    runs = {name: runs_of(folder, name) for name in named}
     bins = pd.concat(pd.DataFrame(run["bins"]) for run in runs[next(iter(runs))]).groupby(level=0).mean()
     with style.house_style():
         figure = style.canvas(width=2 * style.WIDTH)

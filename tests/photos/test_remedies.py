@@ -1,9 +1,13 @@
 """What is made of photographs, splits by other words and labels in other forms are asked about, with a remedy that works."""
 
 import re
+import tempfile
+from pathlib import Path
 
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dicap.errors import DataError
 from dicap.photos.readers.question import Question
@@ -104,12 +108,31 @@ def test_numbers_that_begin_anew_and_links_into_several_folders_are_no_question(
 
 
 @pytest.mark.parametrize("endings", ["jpg png", "jpg png gif", "tif gif", "jpg jpg png", "jpg jpg", "png png", "jpg webp"])
-def test_folders_of_the_same_names_are_asked_about_where_programs_draw_such_files(tmp_path, endings):
+def test_folders_that_are_numbered_alike_are_asked_about_where_their_endings_differ(tmp_path, endings):
     folders = [f"{'xyz'[k]}/{i}.{ending}" for k, ending in enumerate(endings.split()) for i in range(4)] + ["w/8.jpg", "w/9.jpg"]
     pictures(tmp_path, [f"{top}/{name}" for top in ("train", "test") for name in folders])
     raw, turns = asked(tmp_path)
-    asks = endings in ("jpg png", "jpg png gif", "tif gif")
-    assert (turns, raw.classes) == (asks, ["w", "x"] if asks else sorted({name[0] for name in folders}))
+    assert turns == (len({*endings.split()}) == len(endings.split())) and raw.classes == sorted({name[0] for name in folders})
+
+
+@pytest.mark.parametrize("form", ["folders", "table", "some without labels"])
+@given(endings=st.lists(st.sets(st.sampled_from(["jpg", "png", "tif"]), min_size=1), min_size=6, max_size=12))
+def test_a_photograph_in_files_of_several_endings_is_a_question_or_on_one_side(form, endings):
+    with tempfile.TemporaryDirectory() as place:
+        names = [f"{CATDOG[i % 2]}/{i}.{ending}" for i, some in enumerate(endings) for ending in sorted(some)]
+        pictures(Path(place), names)
+        twins = len(names) > len(endings)
+        if form != "folders":
+            last = names[:-1] if form == "some without labels" and twins and len(endings[-1]) > 1 else names
+            write(Path(place), [["image", "label"], *([name, name[:3]] for name in last)])
+            twins = last != names
+        raw, turns = asked(Path(place))
+        assert turns == twins
+        whole = looked_at(Path(place), Own(test_share=0.3, derived="photographs"))
+        assert len(whole.items) == len(names) or form != "folders"
+        for one in (raw, whole):
+            sides = {(Path(item.id).stem, item.split == "test") for item in one.items}
+            assert len(sides) == len(endings)
 
 
 @pytest.mark.parametrize(

@@ -350,13 +350,18 @@ def test_a_table_that_says_little_of_photographs_in_folders_of_labels_is_asked_a
         ("{pet}/patient{i}/{i}.png", "first", CATDOG),
         ("patient{i}/{pet}/{i}.png", "last", CATDOG),
         ("{pet}/2024-0{i}/{i}.png", "first", CATDOG),
-        ("animals/{pet}/{i}.png", "last", CATDOG),
+        ("{pet}/{i}/{i}.png", "first", CATDOG),
+        ("{pet}/a/x/{i}.png", "all", [*CATDOG, "a", "x"]),
+        ("Übung/{pet}/{i}.png,Probe/{pet}/{i}9.png", "last", CATDOG),
         ("{pet}/{pet} outdoors/{i}.png", "all", [*CATDOG, *(f"{pet} outdoors" for pet in CATDOG)]),
     ],
 )
 def test_of_nested_folders_those_of_patients_and_dates_are_not_proposed_as_labels(tmp_path, path, level, classes):
-    pictures(tmp_path, [path.format(pet=pet, i=2 * i + k) for k, pet in enumerate(CATDOG) for i in range(4)])
-    with pytest.raises(Question, match="which folder is the label") as question:
+    pictures(
+        tmp_path, [one.format(pet=pet, i=2 * i + k) for k, pet in enumerate(CATDOG) for i in range(4) for one in path.split(",")]
+    )
+    words = "which folder is the label.*" + "'Probe' and 'Übung' splits" * ("," in path)
+    with pytest.raises(Question, match=words) as question:
         looked_at(tmp_path, Own(test_share=0.3, format="folders"))
     assert question.value.options == {"label_folder": level}
     assert looked_at(tmp_path, Own(test_share=0.3, format="folders", label_folder=level)).classes == sorted(classes)
@@ -407,6 +412,18 @@ def test_a_folder_of_photographs_is_no_label_and_of_columns_like_labels_all_are_
         looked_at(tmp_path, Own(test_share=0.3))
     assert question.value.options["labels"] == head and {*question.value.options["ignore"]} == {"RelativePath", "order"}
     assert {name.rpartition("/")[2]: labels for name, labels in labels_of(asked(tmp_path)[0]).items()} == MEANT
+
+
+@pytest.mark.parametrize("rows", [["camera", "Nikon", "Canon"], ["camera,iso,label", "a,100,old", "b,200,new", "c,200,old"]])
+@pytest.mark.parametrize("said", [{}, {"format": "folders"}])
+def test_a_table_of_something_else_beside_folders_of_labels_is_left_out(tmp_path, rows, said):
+    pictures(tmp_path, OF_FOLDERS)
+    write(tmp_path, [row.split(",") for row in rows], "cameras.csv")
+    with pytest.raises(Question, match=r"not read: .csv \(1, the first cameras.csv\)") as question:
+        looked_at(tmp_path, Own(test_share=0.3, **said))
+    assert question.value.options == {"ignore": ["cameras.csv"]} | ({} if said else {"format": "folders"})
+    raw, _ = asked(tmp_path, **said)
+    assert raw.classes == CATDOG
 
 
 @pytest.mark.parametrize("file", ["labels.csv", "a.csv"])

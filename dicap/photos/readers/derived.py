@@ -37,7 +37,9 @@ def ask_of_derived(root: Path, own: Own, images: Iterable[str], named: Collectio
     paths = sorted(map(Path, {*images, *named}))
     if twins := _of_one_name(paths, {*map(Path, images)}):
         text = f"are {first_of(sorted(map(str, twins)), 2)} one photograph in several files, or a photograph and its mask?"
-        if endings := {path.suffix for path in twins} - {path.suffix for path in paths if path not in twins or str(path) in named}:
+        if endings := {path.suffix for path in twins} - {
+            path.suffix for path in paths if path not in twins or str(path) in named
+        }:
             raise Question(f"{root}: {text} {way}, on one side of every split", ignore=[f"*{max(endings)}"])
         raise Question(f"{root}: {text} --ignore leaves one out", derived="photographs")
     if folders := [] if named else _with_endings_of_their_own(paths):
@@ -60,7 +62,7 @@ def _with_endings_of_their_own(paths: list[Path]) -> list[str]:
     for path in paths:
         stems.setdefault(path.parent.name, set()).add(path.stem)
         endings.setdefault(path.parent.name, set()).add(path.suffix)
-    for folder, names in stems.items():
+    for names in stems.values():
         alike = [one for one in stems if stems[one] >= names]
         every = [ending for one in alike for ending in endings[one]]
         if len(names) >= FEW and len(alike) > 1 and len({*every}) == len(every):

@@ -1,4 +1,4 @@
-"""Test images that look like others: mirrored, re-saved or taken in one burst, which no name and no checksum tells."""
+"""Test images that look like others: mirrored, re-saved or taken by a camera at rest, which no name and no checksum tells."""
 
 import numpy as np
 from PIL import Image

@@ -15,7 +15,7 @@ WAYS = {
     "mirrored": lambda image: image.transpose(Image.Transpose.FLIP_LEFT_RIGHT),
     "smaller": lambda image: image.resize((61, 47)),
     "darker": lambda image: ImageEnhance.Brightness(image).enhance(0.8),
-    "a moment later": lambda image: image.crop((1, 1, 96, 72)),
+    "a moment later": lambda image: image.crop((1, 1, *image.size)),
 }
 
 
@@ -25,7 +25,7 @@ def scene(seed: int) -> Image.Image:
     return Image.fromarray(patches).resize((96, 72), Image.Resampling.BICUBIC)
 
 
-@given(st.lists(st.sampled_from([*WAYS]), min_size=2, max_size=2), st.integers(0, 999))
+@given(st.lists(st.sampled_from([*WAYS]), min_size=2, max_size=2, unique=True), st.integers(0, 999))
 def test_any_copy_looks_like_its_photograph_and_no_other_does(ways, seed):
     image = scene(seed)
     images = [image, *(scene(1000 + seed + i) for i in range(3)), WAYS[ways[0]](WAYS[ways[1]](image))]

@@ -57,15 +57,13 @@ def _of_one_name(paths: list[Path], images: Collection[Path]) -> set[Path]:
 
 def _with_endings_of_their_own(paths: list[Path]) -> list[str]:
     """Folders of the same names, each with another ending."""
-    stems: dict[str, set[str]] = {}
-    endings: dict[str, set[str]] = {}
+    endings: dict[str, dict[str, str]] = {}
     for path in paths:
-        stems.setdefault(path.parent.name, set()).add(path.stem)
-        endings.setdefault(path.parent.name, set()).add(path.suffix)
-    for names in stems.values():
-        alike = [one for one in stems if stems[one] >= names]
-        every = [ending for one in alike for ending in endings[one]]
-        if len(names) >= FEW and len(alike) > 1 and len({*every}) == len(every):
+        endings.setdefault(path.parent.name, {})[path.stem] = path.suffix
+    for names in endings.values():
+        alike = [one for one in endings if names.keys() <= endings[one].keys()]
+        kinds = [{*endings[one].values()} for one in alike]
+        if len(names) >= FEW and len(alike) > 1 and sum(map(len, kinds)) == len(set().union(*kinds)):
             return alike
     return []
 

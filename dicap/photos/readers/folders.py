@@ -44,8 +44,8 @@ def read(root: Path, own: Own) -> Listing:
         if parts and split != "unlabeled":
             if len(parts) > 1 and own.label_folder == "auto":
                 text = f"which folder is the label, {' or '.join(map(repr, parts))} (--label-folder first, last or all)?"
-                likely, more = _likely_label(parts_of.values())
-                raise Question(f"{root / path}: {text}{more}", label_folder=likely)
+                way = "Name those of splits train, val or test"
+                raise Question(f"{root / path}: {text} {way}", label_folder=_likely_label(parts_of.values()))
             labels = frozenset({"first": parts[:1], "last": parts[-1:]}.get(own.label_folder, parts))
         rows.append(Row(image, labels, split, where=str(root / path)))
     if any(row.labels for row in rows) and len({same_file(root / row.image) for row in rows}) == len(rows):
@@ -110,16 +110,12 @@ def _ask_of_those_beside(root: Path, parts_of: dict[str, list[str]], folder_of: 
         raise Question(f"{text} {way}", **{"ignore": sorted(one.as_posix() for one in left)} if labelled else {"names": folders})
 
 
-def _likely_label(folders: Collection[list[str]]) -> tuple[str, str]:
-    """Which of several folders is likelier the label (`own.label_folder`), and what else they may be."""
+def _likely_label(folders: Collection[list[str]]) -> str:
+    """Which of several folders is likelier the label (`own.label_folder`): not one of few that hold folders of the same names."""
     around, deepest = ({parts[k] for parts in folders if len(parts) > -k} for k in (0, -1))
-    within = {top: frozenset(parts[1] for parts in folders if len(parts) > 1 and parts[0] == top) for top in around}
-    if of_anything(deepest):
-        return "first", ""
-    if 1 < len(around) <= min(FEW, *map(len, within.values())) and len({*within.values()}) == 1:
-        named = " and ".join(map(repr, sorted(around)))
-        return "last", f" Or are {named} splits, which hold folders of the same names? Then name them train, val and test"
-    return "last" if of_anything(around) else "all", ""
+    within = [{parts[1] for parts in folders if len(parts) > 1 and parts[0] == top} for top in around]
+    alike = len(around) <= FEW and all(len(around) <= len(one) and one == within[0] for one in within)
+    return "first" if of_anything(deepest) else "last" if alike or of_anything(around) else "all"
 
 
 def of_anything(folders: Collection[str]) -> str | None:

@@ -5,7 +5,7 @@ reading that would be chosen and the options that say so. Heads are believed whe
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -110,11 +110,14 @@ def _labels(root: Path, said: Own, others: list[str]) -> tuple[str, list[str]]:
             raise DataError(f"{root / name}: no such file; name one that is there, or none")
         if is_ours(root / name):
             raise DataError(f"{root / name}: answers of a model, or a list to import (`dicap-stage import-labels`); name labels")
-    tables = [name for name in others if name.lower().endswith(TABULAR) and name.count("/") < 2]
-    finder = Finder(root, [])
-    named = [] if said.files else [name for name in tables if _names_photographs(root / name, finder)]
-    strange = {*tables} - {*named} if named else set()
-    first = [name for name in TABLES if name in {*others} - strange and said.format in (None, "table")]
+    if not said.files:
+        tables = [name for name in others if name.lower().endswith(TABULAR) and name.count("/") < 2]
+        tails = Finder(root, []).tails if tables else {}
+        named = [name for name in tables if _names_one_of(tails, root / name)] or [name for name in tables if name in TABLES]
+        tops = _tops(list_images(root, required=False)) if tables and not named else set()
+        if named or (len(tops) > 1 and not of_anything(tops)):  # others are of something else than photographs
+            others = [name for name in others if name in named or name not in tables]
+    first = [name for name in TABLES if name in others and said.format in (None, "table")]
     kinds: dict[str, str] = {}
     for name in said.files or first[:1] or others:
         kind = _format_of(root, name, bool(said.files))
@@ -122,17 +125,12 @@ def _labels(root: Path, said: Own, others: list[str]) -> tuple[str, list[str]]:
             kinds[name] = kind
     if not kinds:
         return _without_files(root, said, others), []
-    if not (named or first or said.files or said.format) and {*kinds} <= {*tables}:  # of something else than photographs
-        tops = _tops(list_images(root, required=False))
-        if len(tops) > 1 and not of_anything(tops):
-            return "folders", []
     words = {name: _words(root, name, kind) for name, kind in kinds.items()}
-    best = min(kinds, key=lambda name: (kinds[name] == "table", name in strange, len(words[name])))
+    best = min(kinds, key=lambda name: (kinds[name] == "table", len(words[name])))
     kind = kinds[best]
     files = [name for name in kinds if kinds[name] == kind and (said.files or words[name] == words[best])]
     if rest := [name for name in kinds if name not in files]:
         text = f"labels could be those of {first_of(files, 3)} ({kind}) or of {first_of(rest, 3)}"
-        text += "".join(f"; {name} names no photograph that is there" for name in rest if name in strange)
         way = f"to read several, pass --files {typed(listed([*kinds]))}"
         raise Question(f"{root}: {text}; {way}", format=kind, ignore=rest)
     if not said.files and heads.MODEL.search(files[0].lower()):
@@ -140,10 +138,10 @@ def _labels(root: Path, said: Own, others: list[str]) -> tuple[str, list[str]]:
     return kind, files
 
 
-def _names_photographs(table: Path, finder: Finder) -> bool:
+def _names_one_of(tails: Container[str], table: Path) -> bool:
     """Whether a cell of a table names a photograph that is there; False where it cannot be read, which is said later."""
     with suppress(DataError):
-        return any(_last(str(cell)) in finder.tails for cell in read_sheet(table).cells.to_numpy().ravel())
+        return any(_last(str(cell)) in tails for cell in read_sheet(table).cells.to_numpy().ravel())
     return False
 
 
@@ -190,11 +188,6 @@ def _ask_of_files(root: Path, names: list[str], kind: str, said: Own, read: list
     if kind == "folders" and said.format is None:
         images = [name for name in list_images(root, required=False) if not is_ignored(name, said.ignore)]
         _ask_of_programs(root, images)
-        may_say = [Path(name) for name in names if any(Path(name).suffix.lower() in some for some in FORMATS.values())]
-        stems = {part for path in may_say for part in (path.stem, path.stem.partition(".")[0])}
-        way = f"{WRITE}; where the folders alone are the labels: --format folders --ignore {typed(listed(ignore))}"
-        if 2 * sum(Path(name).stem in stems for name in images) >= len(images):
-            raise DataError(f"{root}: {texts[0]}; half of the photographs have one, and labels may be in them: {way}")
         ask_of_derived(root, said, images)
         tops = _tops(images)
         alone = len(tops) == 1 and all("/" in name for name in images)

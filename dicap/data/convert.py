@@ -26,7 +26,7 @@ from dicap.errors import DataError
 from dicap.files.atomic import replacing_folder
 from dicap.files.checksum import sha256
 from dicap.files.content_store import ContentStore, digest
-from dicap.files.npy import write_head
+from dicap.files.npy import open_npy, write_head
 from dicap.machine.progress import progress
 from dicap.settings.catalogue import OWN
 
@@ -150,7 +150,7 @@ def _describe(
     if rejected:
         notes.append(f"{len(rejected)} images were rejected, so the split differs from one drawn with them")
     if raw.dataset == OWN:
-        pixels = np.load(scratch / files.ARRAY, mmap_mode="r")
+        pixels = open_npy(scratch / files.ARRAY, files.AGAIN, np.uint8, (len(items), image_size, image_size, 3))
         thumbnails = np.array([thumbnail(Image.fromarray(image)) for image in pixels])
         notes += note_of_lookalikes(columns["id"], columns["split"], thumbnails)
     meta = {

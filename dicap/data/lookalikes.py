@@ -5,15 +5,14 @@ from PIL import Image
 
 SIDE = 12  # of a thumbnail, in pixels
 ALIKE = 0.98  # correlation; of two photographs of Corel5k at most 0.97
-CONTRAST = 100.0  # length of a thumbnail without its mean colour, below which it shows nothing
+CONTRAST = 100.0  # length of a thumbnail without its mean colour, below which it shows too little to compare: it stays shorter
 
 
 def thumbnail(image: Image.Image) -> np.ndarray:
-    """(SIDE, SIDE, 3) float32 without its mean colour and of length 1 (brightness does not count); zeros where it is flat."""
+    """(SIDE, SIDE, 3) float32 without its mean colour and of length 1: brightness does not count."""
     small = np.asarray(image.convert("RGB").resize((SIDE, SIDE), Image.Resampling.BOX, reducing_gap=2), np.float32)
     small = small - small.mean((0, 1))
-    length = np.linalg.norm(small)
-    return small / length if length > CONTRAST else np.zeros_like(small)
+    return small / max(np.linalg.norm(small), CONTRAST)
 
 
 def note_of_lookalikes(ids: list[str], splits: list[str], thumbnails: np.ndarray) -> list[str]:

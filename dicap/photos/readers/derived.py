@@ -35,7 +35,10 @@ def ask_of_derived(root: Path, own: Own, images: Iterable[str], named: Collectio
         text = f"are {first_of([*patterns], 3)} masks, thumbnails or copies? Their names are those of other photographs"
         raise Question(f"{root}: {text} (the first: {next(iter(patterns.values()))[0]}); {way}", ignore=[*patterns])
     paths = sorted(map(Path, {*images, *named}))
-    if twins := _of_one_name(paths, {*map(Path, images)}):
+    of_name: dict[Path, set[Path]] = {}  # which differ in their endings alone
+    for path in paths:
+        of_name.setdefault(path.with_suffix(""), set()).add(path)
+    if twins := {path for same in of_name.values() if len(same) > 1 and not {*map(str, same)} <= {*named} for path in same}:
         text = f"are {first_of(sorted(map(str, twins)), 2)} one photograph in several files, or a photograph and its mask?"
         if endings := {path.suffix for path in twins} - {
             path.suffix for path in paths if path not in twins or str(path) in named
@@ -45,14 +48,6 @@ def ask_of_derived(root: Path, own: Own, images: Iterable[str], named: Collectio
     if folders := [] if named else _with_endings_of_their_own(paths):
         text = f"are the photographs of {' and '.join(folders)} others, numbered alike, or is one folder made of another?"
         raise Question(f"{root}: {text} --ignore {folders[-1]} leaves that out", derived="photographs")
-
-
-def _of_one_name(paths: list[Path], images: Collection[Path]) -> set[Path]:
-    """Pictures of a folder that differ in their endings alone, at least one of which has no labels of its own."""
-    of_name: dict[Path, list[Path]] = {}
-    for path in paths:
-        of_name.setdefault(path.with_suffix(""), []).append(path)
-    return {path for same in of_name.values() if len(same) > 1 and not images.isdisjoint(same) for path in same}
 
 
 def _with_endings_of_their_own(paths: list[Path]) -> list[str]:

@@ -429,8 +429,6 @@ def with_test(raw: RawSet, share: float) -> RawSet:
     items = [replace(item, split="test") if i in chosen else item for i, item in enumerate(raw.items)]
     total = sum(map(len, groups.values()))
     note = f"{len(chosen)} of {total} labelled images were drawn as the test split (own.test_share)"
-    if len(chosen) > 1.25 * share * total + 1:
-        note += f", more than {share:g} of them, so that each of {len(raw.classes)} classes is in it, and groups are whole"
     return replace(raw, items=items, notes=[*raw.notes, note], source=raw.source | {"test_drawn": len(chosen)})
 
 

@@ -16,16 +16,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 from dicap.data import format as files
+from dicap.data.lookalikes import note_of_lookalikes, thumbnail
 from dicap.data.resize import SIZES, square, squares
 from dicap.data.sources.base import LEADS_OUT, FileImages, RawSet, decoders, unknown_entries
 from dicap.errors import DataError
 from dicap.files.atomic import replacing_folder
 from dicap.files.checksum import sha256
 from dicap.files.content_store import ContentStore, digest
-from dicap.files.npy import write_head
+from dicap.files.npy import open_npy, write_head
 from dicap.machine.progress import progress
+from dicap.settings.catalogue import OWN
 
 
 def convert(
@@ -146,6 +149,10 @@ def _describe(
     notes = list(raw.notes)
     if rejected:
         notes.append(f"{len(rejected)} images were rejected, so the split differs from one drawn with them")
+    if raw.dataset == OWN:
+        pixels = open_npy(scratch / files.ARRAY, files.AGAIN, np.uint8, (len(items), image_size, image_size, 3))
+        thumbnails = np.array([thumbnail(Image.fromarray(image)) for image in pixels])
+        notes += note_of_lookalikes(columns["id"], columns["split"], thumbnails)
     meta = {
         "schema": files.PARTIAL_SCHEMA if partial else files.SCHEMA,
         "dataset": raw.dataset,

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from unicodedata import normalize
 
+import numpy as np
+
+from dicap.data.lookalikes import note_of_lookalikes, thumbnail
 from dicap.data.sources.base import Item, RawSet, Rejected, unknown_entries
 from dicap.errors import first_of
 from dicap.machine.progress import progress
@@ -68,12 +71,14 @@ def survey(place: Path, options: Own) -> tuple[Survey, Own]:
     below = raw if reading.unlabeled_root in (None, str(root)) else with_unlabelled(raw, root, root, reading.ignore)
     if left_out := len(below.items) - len(raw.items):
         raw.notes.append(f"images below {root} that no annotation names, which are left out: {left_out}")
-    unreadable, missing = [], []
+    unreadable, missing, thumbnails = [], [], {}
     for i in progress(range(len(raw.items)), desc="look", total=len(raw.items), unit="image"):
         try:
-            raw.images.read(i)
+            thumbnails[i] = thumbnail(raw.images.read(i))
         except Rejected as reason:
             (missing if str(reason) == MISSING else unreadable).append((raw.items[i].path, str(reason)))
+    read = [raw.items[i] for i in thumbnails]
+    raw.notes.extend(note_of_lookalikes([one.id for one in read], [one.split for one in read], np.array([*thumbnails.values()])))
     counts = {split: sum(item.split == split for item in raw.items) for split in ("train", "test", "unlabeled")}
     seen = {split: Counter(c for item in raw.items if item.split == split for c in item.labels or ()) for split in counts}
     classes = [(name, seen["train"][c], seen["test"][c]) for c, name in enumerate(raw.classes)]

@@ -55,13 +55,18 @@ def command(folder: Path, unlabeled: Path | None, test_share: float | None, dry_
     one folder for each label; it may also be the file of labels itself. Where the reading is not plain, the command stops with a
     question and names the option that answers it. It writes its reading into params.yaml, and `convert` follows it.
     """
+    from dicap.photos.readers.question import Question
     from dicap.photos.survey import survey
 
     added, forgotten = _added(params, folder)
     chosen = {key: _listed(value) if key in LISTS else value for key, value in reading.items() if value}
     aside = None if unlabeled is None else str(unlabeled.resolve())
     options = Own.model_validate({"unlabeled_root": aside, "test_share": test_share or 0.0, "added": added} | chosen)
-    overview, options = survey(folder.resolve(), options)
+    try:
+        overview, options = survey(folder.resolve(), options)
+    except Question as question:  # whose options are typed again with those that say nothing of the reading
+        question.args = (f"{question}{' --dry-run' * dry_run}",)
+        raise
     ratio, why = overview.ratio
     settings = {
         "dataset": "table",

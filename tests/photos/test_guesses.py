@@ -338,7 +338,7 @@ def test_imported_labels_that_were_cut_are_not_read(tmp_path):
         ([["image", "labels"]], {}, "no rows; list the images"),
         ([["image", *CATDOG], *ONE_HOT], {"counts.txt": "cat 3", "more.txt": "dog 3"}, "--ignore .txt"),
         ([["image", *CATDOG], *ONE_HOT], {"sample_submission.csv": "image,cat,dog\nx.png,0,0\n"}, "--ignore sample_submission"),
-        ([], {f"img/{n[:-4]}.txt": "0 .5 .5 .1 .1" for n in NAMES}, "have one, and labels may be in them"),
+        ([], {f"img/{n[:-4]}.txt": "0 .5 .5 .1 .1" for n in NAMES}, r"\.txt \(12, .*'img' a label"),
     ],
 )
 def test_a_remedy_is_one_that_can_be_followed(tmp_path, rows, files, match):
@@ -393,17 +393,32 @@ def test_a_test_split_of_folders_stays_whatever_lies_beside_them(folders, where)
         assert any("taken to train" in note for note in raw.notes) == (2 in where)
 
 
-@pytest.mark.parametrize("above", ["", "birds/", "birds/v1/"])
-@pytest.mark.parametrize("below", [True, False])
-@pytest.mark.parametrize("beside", [True, False])
-def test_folders_of_splits_at_any_level_are_the_splits(tmp_path, above, below, beside):
+@pytest.mark.parametrize("labels", ["below", "above"])
+@given(
+    above=st.sampled_from(["", "images/", "Bilder/v 1/"]),
+    affixes=st.sampled_from(["{0}", "{0}2017", "x_{0}", "{0}_set", "{0}-images", "{0}_set/{0}_set", "{1}"]),
+    words=st.sampled_from(["train test", "Training Testing", "train val", "TRAIN TEST"]),
+    beside=st.booleans(),
+)
+def test_folders_of_splits_at_any_level_with_any_affix_and_within_any_folder_are_the_splits(
+    labels, above, affixes, words, beside
+):
+    beside &= affixes == "{0}"
     names = {}
     for i, name in enumerate(NAMES[:6]):
-        label, split = CATDOG[i % 2], ("train", "test")[i // 4]
-        names[name] = f"{above}{label}/{split}/{name}" if below else f"{above}{split}/{label}/{name}", split, label
-    pictures(tmp_path, [*(path for path, _, _ in names.values()), *[f"{above}owl/owl.png"] * beside])
-    raw, turns = asked(tmp_path, format="folders", label_folder="last")
-    assert turns == beside
-    assert {item.path: (item.split, raw.classes[item.labels[0]]) for item in raw.items} == {
-        path: (split, label) for path, split, label in names.values()
-    }
+        word, label = words.split()[i // 4], CATDOG[i % 2]
+        split = affixes.format(word, f"my_{word}" if i // 4 else word)
+        path = f"{above}{split}/{label}/{name}" if labels == "below" else f"{above}{label}/{split}/{name}"
+        names[path] = ("train", "test")[i // 4], label
+    with tempfile.TemporaryDirectory() as place:
+        pictures(Path(place), [*names, *[f"{above}owl/owl.png"] * beside])
+        raw, turns = asked(Path(place))
+        assert turns == beside
+        assert {item.path: (item.split, raw.classes[item.labels[0]]) for item in raw.items} == names
+
+
+@pytest.mark.parametrize("beside", ["car", "bus/x"])
+def test_a_label_by_the_name_of_a_split_is_named_as_one(tmp_path, beside):
+    pictures(tmp_path, [f"{folder}/{folder[:1]}{name}" for folder in ("train", "owl", beside) for name in NAMES[:4]])
+    raw, turns = asked(tmp_path, label_folder="first")
+    assert turns == 1 and raw.classes == sorted(["train", "owl", beside.partition("/")[0]])

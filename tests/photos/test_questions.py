@@ -119,16 +119,18 @@ def test_a_file_that_nothing_reads_is_asked_about_beside_folders_and_tables(tmp_
         assert asked(root)[1] == 1
 
 
-ANYTHING = "Bilder images/masks train_images/test_images 2024-01/2024-02 data/data_(2) site_A/site_B p_01/p_02 May/June 7/8"
+ANYTHING = "Bilder images/masks train_images/test_images data/data_(2) May/June train2017/val2017 entrenamiento/test_set"
+NUMBERED = "2024-01/2024-02 site_A/site_B p_01/p_02 7/8 n01440764/n01443537 class0/class1/class2 0/1/2/3/4/5/6/7/8/9"
 
 
-@pytest.mark.parametrize("names", ANYTHING.split())
+@pytest.mark.parametrize("names", f"{ANYTHING} {NUMBERED}".split())
 def test_folders_that_hold_photographs_of_anything_are_no_labels_unless_that_is_said(tmp_path, names):
-    for i in range(8):
+    for i in range(20):
         picture(tmp_path / names.split("/")[i % len(names.split("/"))] / f"{i}.png", i)
-    with pytest.raises(DataError, match=r"is '.*' a label\?"):
+    with pytest.raises(DataError, match=r"is '.*' a label\?") as caught:
         looked_at(tmp_path, Own(test_share=0.3))
     assert looked_at(tmp_path, Own(test_share=0.3, format="folders")).classes == sorted(names.split("/"))
+    assert getattr(caught.value, "options", {}) == ({"format": "folders"} if names in NUMBERED.split() else {})
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,13 @@
 """What is made of photographs, splits by other words and labels in other forms are asked about, with a remedy that works."""
 
 import re
+import tempfile
+from pathlib import Path
 
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dicap.errors import DataError
 from dicap.photos.readers.question import Question
@@ -104,12 +108,31 @@ def test_numbers_that_begin_anew_and_links_into_several_folders_are_no_question(
 
 
 @pytest.mark.parametrize("endings", ["jpg png", "jpg png gif", "tif gif", "jpg jpg png", "jpg jpg", "png png", "jpg webp"])
-def test_folders_of_the_same_names_are_asked_about_where_programs_draw_such_files(tmp_path, endings):
+def test_folders_that_are_numbered_alike_are_asked_about_where_their_endings_differ(tmp_path, endings):
     folders = [f"{'xyz'[k]}/{i}.{ending}" for k, ending in enumerate(endings.split()) for i in range(4)] + ["w/8.jpg", "w/9.jpg"]
     pictures(tmp_path, [f"{top}/{name}" for top in ("train", "test") for name in folders])
     raw, turns = asked(tmp_path)
-    asks = endings in ("jpg png", "jpg png gif", "tif gif")
-    assert (turns, raw.classes) == (asks, ["w", "x"] if asks else sorted({name[0] for name in folders}))
+    assert turns == (len({*endings.split()}) == len(endings.split())) and raw.classes == sorted({name[0] for name in folders})
+
+
+@pytest.mark.parametrize("form", ["folders", "table", "some without labels"])
+@given(endings=st.lists(st.sets(st.sampled_from(["jpg", "png", "tif"]), min_size=1), min_size=6, max_size=12))
+def test_a_photograph_in_files_of_several_endings_is_a_question_or_on_one_side(form, endings):
+    with tempfile.TemporaryDirectory() as place:
+        names = [f"{CATDOG[i % 2]}/{i}.{ending}" for i, some in enumerate(endings) for ending in sorted(some)]
+        pictures(Path(place), names)
+        twins = len(names) > len(endings)
+        if form != "folders":
+            last = names[:-1] if form == "some without labels" and twins and len(endings[-1]) > 1 else names
+            write(Path(place), [["image", "label"], *([name, name[:3]] for name in last)])
+            twins = last != names
+        raw, turns = asked(Path(place))
+        assert turns == twins
+        whole = looked_at(Path(place), Own(test_share=0.3, derived="photographs"))
+        assert len(whole.items) == len(names) or form != "folders"
+        for one in (raw, whole):
+            sides = {(Path(item.id).stem, item.split == "test") for item in one.items}
+            assert len(sides) == len(endings)
 
 
 @pytest.mark.parametrize(
@@ -327,13 +350,17 @@ def test_a_table_that_says_little_of_photographs_in_folders_of_labels_is_asked_a
         ("{pet}/patient{i}/{i}.png", "first", CATDOG),
         ("patient{i}/{pet}/{i}.png", "last", CATDOG),
         ("{pet}/2024-0{i}/{i}.png", "first", CATDOG),
-        ("animals/{pet}/{i}.png", "last", CATDOG),
+        ("{pet}/{i}/{i}.png", "first", CATDOG),
+        ("{pet}/a/x/{i}.png", "all", [*CATDOG, "a", "x"]),
+        ("Übung/{pet}/{i}.png,Probe/{pet}/{i}9.png", "last", CATDOG),
         ("{pet}/{pet} outdoors/{i}.png", "all", [*CATDOG, *(f"{pet} outdoors" for pet in CATDOG)]),
     ],
 )
 def test_of_nested_folders_those_of_patients_and_dates_are_not_proposed_as_labels(tmp_path, path, level, classes):
-    pictures(tmp_path, [path.format(pet=pet, i=2 * i + k) for k, pet in enumerate(CATDOG) for i in range(4)])
-    with pytest.raises(Question, match="which folder is the label") as question:
+    pictures(
+        tmp_path, [one.format(pet=pet, i=2 * i + k) for k, pet in enumerate(CATDOG) for i in range(4) for one in path.split(",")]
+    )
+    with pytest.raises(Question, match=r"which folder is the label.*Name those of splits train, val or test") as question:
         looked_at(tmp_path, Own(test_share=0.3, format="folders"))
     assert question.value.options == {"label_folder": level}
     assert looked_at(tmp_path, Own(test_share=0.3, format="folders", label_folder=level)).classes == sorted(classes)
@@ -386,10 +413,22 @@ def test_a_folder_of_photographs_is_no_label_and_of_columns_like_labels_all_are_
     assert {name.rpartition("/")[2]: labels for name, labels in labels_of(asked(tmp_path)[0]).items()} == MEANT
 
 
+@pytest.mark.parametrize("rows", [["camera", "Nikon", "Canon"], ["camera,iso,label", "a,100,old", "b,200,new", "c,200,old"]])
+@pytest.mark.parametrize("said", [{}, {"format": "folders"}])
+def test_a_table_of_something_else_beside_folders_of_labels_is_left_out(tmp_path, rows, said):
+    pictures(tmp_path, OF_FOLDERS)
+    write(tmp_path, [row.split(",") for row in rows], "cameras.csv")
+    with pytest.raises(Question, match=r"not read: .csv \(1, the first cameras.csv\)") as question:
+        looked_at(tmp_path, Own(test_share=0.3, **said))
+    assert question.value.options == {"ignore": ["cameras.csv"]} | ({} if said else {"format": "folders"})
+    raw, _ = asked(tmp_path, **said)
+    assert raw.classes == CATDOG
+
+
 @pytest.mark.parametrize("file", ["labels.csv", "a.csv"])
 def test_a_table_that_names_no_photograph_is_left_out(tmp_path, file):
     listed(tmp_path, [["id", "label"], *([f"{name[:-4]}", label] for name, label in LISTED)], "train data.csv")
     write(tmp_path, [["label", "meaning"], ["cat", "Katze"], ["dog", "Hund"]], file)
-    with pytest.raises(Question, match=f"; {file} names no photograph that is there; .* --ignore {file}"):
+    with pytest.raises(Question, match=rf"not read: .csv \(1, the first {file}\).* --ignore {file}"):
         looked_at(tmp_path, Own(test_share=0.3))
     assert labels_of(asked(tmp_path)[0]) == MEANT

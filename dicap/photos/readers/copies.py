@@ -20,21 +20,25 @@ FIRST = {"test": 0, "train": 1, "unlabeled": 2}  # of files of equal bytes, the 
 def with_groups(raw: RawSet) -> RawSet:
     """The groups of images, each by the id of one of them.
 
-    Of one group are images of one value of `own.group`, Roboflow's copies of one photograph, and files of equal bytes. Of these
-    last, those without labels beside a labelled one, and those that train beside a test image, are left out.
+    Of one group are images of one value of `own.group`, Roboflow's copies of one photograph, files of a folder that differ in
+    their endings alone, and files of equal bytes. Of these last, those without labels beside a labelled one, and those that train
+    beside a test image, are left out.
     """
     assert isinstance(raw.images, FileImages)
     marks = checksums(raw.images.paths)
     linked = DisjointSet(range(len(marks)))
     first: dict[tuple[str, str], int] = {}
     equal: dict[str, list[int]] = {}
+    notes, endings = [], []
     for i, (item, mark) in enumerate(zip(raw.items, marks, strict=True)):
-        name = PurePosixPath(item.id).stem
-        copy = COPY.sub("", name) if COPY.search(name) else None
+        name = PurePosixPath(item.id)
+        copy = COPY.sub("", name.stem) if COPY.search(name.stem) else None
         group = item.group and item.group.casefold().removesuffix(".0")  # of a column with gaps a number is read as 1.0
-        for kind, key in (("bytes", mark), ("group", group), ("copy", copy)):
+        for kind, key in (("bytes", mark), ("group", group), ("copy", copy), ("name", str(name.with_suffix("")))):
             if key is not None:
                 linked.merge(i, first.setdefault((kind, key), i))
+        if first["name", str(name.with_suffix(""))] != i:
+            endings.append(item.id)
         if mark is not None:
             equal.setdefault(mark, []).append(i)
     groups = [(min(raw.items[i].id for i in rows), rows) for rows in linked.subsets() if len(rows) > 1]
@@ -42,7 +46,9 @@ def with_groups(raw: RawSet) -> RawSet:
     items = [replace(item, group=group.get(i)) for i, item in enumerate(raw.items)]
     same = [sorted(rows, key=lambda i: FIRST[items[i].split]) for rows in equal.values() if len(rows) > 1]
     dropped = {i for rows in same for i in rows if FIRST[items[i].split] > FIRST[items[rows[0]].split]}
-    notes = []
+    if endings:
+        text = "images that differ from others in the ending of their name alone, kept on one side of every split"
+        notes.append(f"{text}: {len(endings)} (the first: {endings[0]})")
     if same:
         text = f"copies of the same bytes under other names: {sum(map(len, same)) - len(same)}"
         left_out = f"; {len(dropped)} left out beside a labelled or a test image" if dropped else ""

@@ -13,14 +13,13 @@ from dicap.photos.readers.listing import words_of
 from dicap.photos.readers.question import Question
 from dicap.settings import Own
 
-DRAWN = ".tiff.bmp.pgm.png.gif"  # endings of what programs draw, the likelier last
 FEW = 3  # pictures of a folder that may bear such names by chance
 LETTER = re.compile(r"[^\W\d_]")
 MARK = re.compile(r"[\s_.@~-]")  # between a name and a word
 
 
 def ask_of_derived(root: Path, own: Own, images: Iterable[str], named: Collection[str] = ()) -> None:
-    """Ask of pictures by the names of others and a word more, and of folders by whose names others hold photographs.
+    """Ask of pictures by the names of others: with a word more, in a folder of such, or with another ending.
 
     Args:
         own: which may say that they are photographs (`own.derived`).
@@ -28,16 +27,40 @@ def ask_of_derived(root: Path, own: Own, images: Iterable[str], named: Collectio
         named: those that have labels of their own.
 
     Raises:
-        Question: with the pattern of their names, or their folder, as one to be left out.
+        Question: with the pattern of their names, or their folder, as one to be left out; or that they are photographs.
     """
     images = list(images) if own.derived == "auto" else []
+    way = "--derived photographs reads them as photographs of their own"
     if patterns := _with_a_word(images, {*images, *named}) or _repeated(root, images, named):
-        first = next(iter(patterns.values()))[0]
-        raise Question(
-            f"{root}: are {first_of([*patterns], 3)} masks, thumbnails or copies? Their names are those of other photographs "
-            f"(the first: {first}); --derived photographs reads them as photographs of their own",
-            ignore=[*patterns],
-        )
+        text = f"are {first_of([*patterns], 3)} masks, thumbnails or copies? Their names are those of other photographs"
+        raise Question(f"{root}: {text} (the first: {next(iter(patterns.values()))[0]}); {way}", ignore=[*patterns])
+    paths = sorted(map(Path, {*images, *named}))
+    of_name: dict[Path, set[Path]] = {}  # which differ in their endings alone
+    for path in paths:
+        of_name.setdefault(path.with_suffix(""), set()).add(path)
+    if twins := {path for same in of_name.values() if len(same) > 1 and not {*map(str, same)} <= {*named} for path in same}:
+        text = f"are {first_of(sorted(map(str, twins)), 2)} one photograph in several files, or a photograph and its mask?"
+        if endings := {path.suffix for path in twins} - {
+            path.suffix for path in paths if path not in twins or str(path) in named
+        }:
+            raise Question(f"{root}: {text} {way}, on one side of every split", ignore=[f"*{max(endings)}"])
+        raise Question(f"{root}: {text} --ignore leaves one out", derived="photographs")
+    if folders := [] if named else _with_endings_of_their_own(paths):
+        text = f"are the photographs of {' and '.join(folders)} others, numbered alike, or is one folder made of another?"
+        raise Question(f"{root}: {text} --ignore {folders[-1]} leaves that out", derived="photographs")
+
+
+def _with_endings_of_their_own(paths: list[Path]) -> list[str]:
+    """Folders of the same names, each with another ending."""
+    endings: dict[str, dict[str, str]] = {}
+    for path in paths:
+        endings.setdefault(path.parent.name, {})[path.stem] = path.suffix
+    for names in endings.values():
+        alike = [one for one in endings if names.keys() <= endings[one].keys()]
+        kinds = [{*endings[one].values()} for one in alike]
+        if len(names) >= FEW and len(alike) > 1 and sum(map(len, kinds)) == len(set().union(*kinds)):
+            return alike
+    return []
 
 
 def _words(name: str, ending: str = "") -> dict[str, str]:
@@ -64,57 +87,40 @@ def _with_a_word(images: Iterable[str], others: Iterable[str]) -> dict[str, list
 def _repeated(root: Path, images: list[str], named: Collection[str]) -> dict[str, list[str]]:
     """Folders of which each name is that of a photograph elsewhere, or has it within.
 
-    Elsewhere is above it, in folders by whose names and the same word several are named, or in one by the endings of photographs;
-    else where photographs have labels of their own, or in several folders, each of which has others of the names: two folders
-    side by side may both be numbered.
+    Elsewhere is above it, or in folders by whose names and the same word several are named; else, for one photograph each, where
+    some have labels of their own, or in folders that do not hold all of the names: those side by side may be numbered alike.
     """
-    within: dict[str, list[str]] = {}
-    for name in images:
-        for part in {part for part in Path(name).parts[:-1] if not {*words_of(Path(part), Path())} <= {*SPLIT_NAMES, *IMAGE}}:
-            within.setdefault(part, []).append(name)
-    stems = {part: {Path(name).stem for name in names} for part, names in within.items()}
-    of_photographs, places = {part for name in named for part in Path(name).parts[:-1]}, {Path(name).parent for name in named}
-    kinds = {part: {DRAWN.find(Path(name).suffix.lower()) for name in names} for part, names in within.items()}
-    # The folders by whose name and a word each is named.
-    less = {part: {one: word for one, word in _words(part).items() if one in {*within} | of_photographs} for part in within}
-    often = Counter(word for words in less.values() for word in words.values())
+    within: dict[str, list[Path]] = {}
     by_stem: dict[str, list[Path]] = {}
-    for name in {*named, *images}:
-        by_stem.setdefault(Path(name).stem, []).append(Path(name))
+    for path in map(Path, images):
+        for part in {part for part in path.parts[:-1] if not {*words_of(Path(part), Path())} <= {*SPLIT_NAMES, *IMAGE}}:
+            within.setdefault(part, []).append(path)
+    for path in map(Path, {*named, *images}):
+        by_stem.setdefault(path.stem, []).append(path)
+    places = {Path(name).parent for name in named}
+    labelled = {part for place in places for part in place.parts}
+    stems = {part: {path.stem for path in paths} for part, paths in within.items()}
+    less = {part: {one: word for one, word in _words(part).items() if one in {*within} | labelled} for part in within}
+    often = Counter(word for words in less.values() for word in words.values())
     folders: dict[str, list[str]] = {}
-    derived: set[str] = set()
-    for part, names in sorted(within.items(), key=lambda pair: (-len(pair[1]), pair[0])):
-        if len(names) < FEW or part in of_photographs or not derived.isdisjoint(names):
+    for part in sorted({*within} - labelled, key=lambda part: (-len(within[part]), part)):
+        paths, names = within[part], [path.as_posix() for path in within[part]]
+        if len(paths) < FEW or any(not {*names}.isdisjoint(some) for some in folders.values()):
             continue
-        others = {name: _of_name(Path(name), part, by_stem) for name in names}
-        whole = [one for one in within if stems[part] <= stems[one] and derived.isdisjoint(within[one])]
-        of = [one for one in whole if min(kinds[part]) > max(kinds[one])]
-        instead = ["", *(one for one, word in less[part].items() if often[word] > 1), *(of if len(of) == 1 else ())]
-        around = {name: _around(Path(name), part, instead) for name in names}
-        near = {name: [one for one in some if one.parent in around[name]] for name, some in others.items()}
-        if not all(near.values()):
-            larger = {one for one in within if stems[one] >= stems[part]}
-            every = {one.parent for some in others.values() for one in some}
-            apart = every & places if named else {place for place in every if larger.isdisjoint(place.parts)}
-            near = {name: [one for one in some if one.parent in apart] for name, some in others.items()}
-            if any(len(some) > 1 for some in near.values()) or not (named or len(apart) > 1):
-                continue
+        larger = {one for one in within if stems[one] >= stems[part]}
+        instead = ["", *(one for one, word in less[part].items() if often[word] > 1)]
+        pairs = []
+        for path in paths:
+            begun = [path.stem, *(path.stem[: mark.start()] for mark in reversed([*MARK.finditer(path.stem)]))]
+            outside = ([one for one in by_stem.get(stem, ()) if part not in one.parts] for stem in begun)
+            others = next(filter(None, outside), [])
+            place = path.parts.index(part)
+            around = {*path.parents, *(Path(*path.parts[:place], one, *path.parts[place + 1 : -1]) for one in instead)}
+            apart = [one for one in others if (one.parent in places if named else larger.isdisjoint(one.parts))]
+            near = [one for one in others if one.parent in around] or (apart if len(apart) == 1 else [])
+            pairs += [(path, one) for one in near[:1]]
         # A link to another one, or its copy, is a photograph with several labels.
-        pairs = (checksums([root / name, root / one]) for name, some in near.items() for one in some)
-        if all(near.values()) and not any(mark is not None and mark == other for mark, other in pairs):
-            folders[part if all(name.startswith(f"{part}/") for name in names) else f"*/{part}/*"] = names
-            derived |= {*names}
+        same = (checksums([root / path, root / one]) for path, one in pairs)
+        if len(pairs) == len(paths) and not any(mark is not None and mark == other for mark, other in same):
+            folders[part if all(path.parts[0] == part for path in paths) else f"*/{part}/*"] = names
     return folders
-
-
-def _of_name(name: Path, part: str, by_stem: dict[str, list[Path]]) -> list[Path]:
-    """The photographs outside a folder whose name a picture has, else those whose name is the longest that it begins with."""
-    begun = [name.stem, *(name.stem[: mark.start()] for mark in reversed([*MARK.finditer(name.stem)]))]
-    outside = ([one for one in by_stem.get(stem, ()) if part not in one.parts] for stem in begun)
-    return next(filter(None, outside), [])
-
-
-def _around(name: Path, part: str, instead: list[str]) -> set[Path]:
-    """Folders of photographs that a picture may be made of: above it, or with another part of its path instead of one."""
-    place = name.parts.index(part)
-    return {*name.parents} | {Path(*name.parts[:place], one, *name.parts[place + 1 : -1]) for one in instead}

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from unicodedata import normalize
 
@@ -10,9 +10,11 @@ from dicap.data.sources.files import list_images, same_file
 from dicap.errors import first_of
 from dicap.photos.readers.copies import checksums
 from dicap.photos.readers.heads import ANYTHING, SPLIT_NAMES
-from dicap.photos.readers.listing import Listing, Row, is_ignored
+from dicap.photos.readers.listing import Listing, Row, is_ignored, split_in
 from dicap.photos.readers.question import Question
 from dicap.settings import Own
+
+FEW = 3  # folders that may be splits
 
 
 def read(root: Path, own: Own) -> Listing:
@@ -28,20 +30,22 @@ def read(root: Path, own: Own) -> Listing:
     place = root.resolve()
     paths = [path for path in list_images(root, again=True) if not is_ignored(path, own.ignore)]
     paths.sort(key=lambda path: os.path.realpath(root / path) != str(place / path))
-    parts_of = {path: list(Path(path).parts[:-1]) for path in paths}
-    split_of = _take_splits(root, parts_of, own)
-    notes, around, deepest = [], *({parts[k] for parts in parts_of.values() if len(parts) > -k} for k in (0, -1))
-    likely = "first" if of_anything(deepest) else "last" if len(around) == 1 or of_anything(around) else "all"
+    parts_of, folder_of = parted(paths, own.names or ())
+    _ask_of_those_beside(root, parts_of, folder_of)
+    split_of = {path: split_of_folder(folder) for path, folder in folder_of.items()}
+    named = sorted(folder for folder in {*folder_of.values()} if folder.lower() not in SPLIT_NAMES)
+    notes = [f"folders by whose names images are of split train, val or test: {first_of(named, 4)}"] if named else []
     first: dict[tuple[str, str, str | None], str] = {}  # of the copies of one name and split
     rows = []
     for path, checksum in zip(paths, checksums([root / path for path in paths]), strict=True):
-        parts, split = parts_of[path], split_of[path]
+        parts, split = parts_of[path], split_of.get(path)
         image = path if checksum is None else first.setdefault((Path(path).name, checksum, split), path)
         labels = None
         if parts and split != "unlabeled":
             if len(parts) > 1 and own.label_folder == "auto":
                 text = f"which folder is the label, {' or '.join(map(repr, parts))} (--label-folder first, last or all)?"
-                raise Question(f"{root / path}: {text}", label_folder=likely)
+                way = "Name those of splits train, val or test"
+                raise Question(f"{root / path}: {text} {way}", label_folder=_likely_label(parts_of.values()))
             labels = frozenset({"first": parts[:1], "last": parts[-1:]}.get(own.label_folder, parts))
         rows.append(Row(image, labels, split, where=str(root / path)))
     if any(row.labels for row in rows) and len({same_file(root / row.image) for row in rows}) == len(rows):
@@ -49,34 +53,81 @@ def read(root: Path, own: Own) -> Listing:
     return Listing(rows, {"tree": "folders"}, notes)
 
 
-def of_anything(folders: Collection[str]) -> str | None:
-    """A folder that may hold photographs of anything: by its name, or where all are named alike but for a number or a letter."""
-    words = {name: (re.findall(r"[^\W\d_]+", normalize("NFC", name.casefold())) or [""])[0] for name in sorted(folders)}
-    alike = len(words) > 1 and len({*words.values()}) == 1 and words.keys().isdisjoint(words.values())
-    return next((name for name in words if alike or ANYTHING.fullmatch(name)), None)
+def parted(paths: Iterable[str], names: Collection[str] = ()) -> tuple[dict[str, list[str]], dict[str, str]]:
+    """The folders above each image that may be its labels, and the one that names its split, where one does.
 
+    That has the name of a split; or, where each image lies in such a folder, a number or words more, as `train2017`. A folder
+    around all labelled images is no label: it would tell none from another.
 
-def _take_splits(root: Path, parts_of: dict[str, list[str]], own: Own) -> dict[str, str | None]:
-    """Take the folder that names the split away from those above each image; returns the splits.
-
-    Raises Question where some labelled images lie in a folder of train, val or test, others do not, and `own.names` is silent.
+    Args:
+        names: of folders that are labels, though they are named as a split.
     """
-    folder_of: dict[str, str] = {}
-    for path, parts in parts_of.items():
-        for part in sorted(parts, key=lambda part: SPLIT_NAMES.get(part.lower()) != "unlabeled"):  # which counts at any place
-            if part.lower() in SPLIT_NAMES:
-                folder_of.setdefault(path, part)
-    within = {path: part for path, part in folder_of.items() if SPLIT_NAMES[part.lower()] != "unlabeled"}
+    parts_of = {path: [*Path(path).parts[:-1]] for path in paths}
+    within = {path: folder for path, parts in parts_of.items() if (folder := _split_folder(parts))}
+    whole = all(path in within for path, parts in parts_of.items() if parts) and not {*within.values()} <= {*names}
+    if not (
+        whole
+        and {"train"} < {*map(split_of_folder, within.values())} - {"unlabeled"}
+        and any(len(one) > 1 for one in parts_of.values())
+    ):
+        within = {path: folder for path, folder in within.items() if folder.lower() in SPLIT_NAMES}
+        of_labels = {folder for folder in within.values() if split_of_folder(folder) != "unlabeled"}
+        if of_labels <= {*names} and any(parts and path not in within for path, parts in parts_of.items()):
+            within = {path: folder for path, folder in within.items() if folder not in of_labels}
+    for path, folder in within.items():
+        parts_of[path].remove(folder)
+        if folder.lower() not in SPLIT_NAMES:  # as in training_set/training_set/cat; but train/train may be that of a label
+            parts_of[path] = [part for part in parts_of[path] if part != folder]
+    labelled = [parts for path, parts in parts_of.items() if parts and split_of_folder(within.get(path)) != "unlabeled"]
+    while labelled and min(map(len, labelled)) > 1 and len({parts[0] for parts in labelled}) == 1:
+        for parts in labelled:
+            del parts[0]
+    return parts_of, within
+
+
+def split_of_folder(folder: str | None) -> str | None:
+    """The split that a folder is named by."""
+    return split_in(Path(folder, "_"), Path()) if folder else None
+
+
+def _split_folder(parts: Iterable[str]) -> str | None:
+    """The folder that names the split of an image, of those above it: by its whole name, and `unlabeled` at any place."""
+    named = filter(split_of_folder, parts)
+    return min(named, key=lambda part: (part.lower() not in SPLIT_NAMES, split_of_folder(part) != "unlabeled"), default=None)
+
+
+def _ask_of_those_beside(root: Path, parts_of: dict[str, list[str]], folder_of: dict[str, str]) -> None:
+    """Ask where some labelled images lie in a folder of train, val or test, and others do not. Raises Question."""
+    within = {path: folder for path, folder in folder_of.items() if split_of_folder(folder) != "unlabeled"}
     beside = sorted(path for path, parts in parts_of.items() if parts and path not in folder_of)
     if within and beside:
-        if not {*within.values()} <= {*(own.names or ())}:
-            above = {folder for path in within for folder in Path(path).parents}
-            left = {next((one for one in reversed(Path(path).parents) if one not in above), Path(path)) for path in beside}
-            named = first_of(sorted({*within.values()}), 4)
-            text = f"{root}: {beside[0]} lies in no folder of a split, as others do ({named}): is it left out? Or name its folder"
-            way = "train, val, test or unlabeled; or where these are labels, name them (--names)"
-            raise Question(f"{text} {way}", ignore=sorted(one.as_posix() for one in left))
-        folder_of = {path: part for path, part in folder_of.items() if path not in within}
-    for path, part in folder_of.items():
-        parts_of[path].remove(part)
-    return dict.fromkeys(parts_of) | {path: SPLIT_NAMES[part.lower()] for path, part in folder_of.items()}
+        folders = sorted({*within.values()})
+        text = f"{root}: {beside[0]} lies in no folder of a split, as others do ({first_of(folders, 4)}): is it left out? Or name"
+        way = "its folder train, val, test or unlabeled; or where these are labels, name them (--names)"
+        above = {folder for path in within for folder in Path(path).parents}
+        left = {next((one for one in reversed(Path(path).parents) if one not in above), Path(path)) for path in beside}
+        labelled = any(parts_of[path] for path in within)
+        raise Question(f"{text} {way}", **{"ignore": sorted(one.as_posix() for one in left)} if labelled else {"names": folders})
+
+
+def _likely_label(folders: Collection[list[str]]) -> str:
+    """Which of several folders is likelier the label (`own.label_folder`): not one of few that hold folders of the same names."""
+    around, deepest = ({parts[k] for parts in folders if len(parts) > -k} for k in (0, -1))
+    within = [{parts[1] for parts in folders if len(parts) > 1 and parts[0] == top} for top in around]
+    alike = len(around) <= FEW and all(len(around) <= len(one) and one == within[0] for one in within)
+    return "first" if of_anything(deepest) else "last" if alike or of_anything(around) else "all"
+
+
+def of_anything(folders: Collection[str]) -> str | None:
+    """A folder that may hold photographs of anything: by its name, as one of few that is named as a split, or as all of them."""
+    doubted = numbered(folders), len(folders) <= FEW or all(map(split_of_folder, folders))
+    return next(
+        (name for name in sorted(folders) if doubted[0] or (doubted[1] and split_of_folder(name)) or ANYTHING.fullmatch(name)),
+        None,
+    )
+
+
+def numbered(folders: Collection[str]) -> bool:
+    """Whether folders are all named alike but for a number or a letter."""
+    words = {name: (re.findall(r"[^\W\d_]+", normalize("NFC", name.casefold())) or [""])[0] for name in folders}
+    return len(words) > 1 and len({*words.values()}) == 1 and words.keys().isdisjoint(words.values())

@@ -265,16 +265,23 @@ def photo_mark(file: Path) -> str:
 
 
 def forgotten(added: str | None, raw: RawSet) -> list[str]:
-    """Notes on lists of labels of images of the set that the one in force does not hold, as where params.yaml was taken back."""
-    folder, notes, kept = Path(added).parent if added else LISTS, [], {*added_before(added)}
+    """Notes on lists of labels of images of the set that the one in force does not hold, as where params.yaml was taken back.
+
+    Not on one whose images are among those of a longer list: that was written later, with all that was known before.
+    """
+    kept = {*added_before(added)}
     files = dict(zip((item.id for item in raw.items), getattr(raw.images, "paths", ()), strict=True))
-    # The newest first: it has the later words, and all images of the older ones.
-    for path in sorted(folder.glob("added-*.csv"), key=lambda path: path.stat().st_mtime_ns, reverse=True):
-        labels = {image: given for image, given in added_before(path).items() if image in files and image not in kept}
-        if lost := {image for image, given in labels.items() if not given.is_of_another(photo_mark(files[image]))}:
+    lists = {path: added_before(path) for path in sorted((Path(added).parent if added else LISTS).glob("added-*.csv"))}
+    notes = []
+    for path, labels in lists.items():
+        lost = [
+            image
+            for image in sorted(labels.keys() & files.keys() - kept)
+            if not labels[image].is_of_another(photo_mark(files[image]))
+        ]
+        if lost and not any(labels.keys() < others.keys() for others in lists.values()):
             text = f"{path} holds labels of {len(lost)} images that own.added ({added or 'empty'}) does not"
-            notes.append(f"{text} (the first: {min(lost)}); dicap-stage import-labels {path} brings them back")
-            kept |= lost
+            notes.append(f"{text} (the first: {lost[0]}); dicap-stage import-labels {path} brings them back")
     return notes
 
 
@@ -422,8 +429,6 @@ def with_test(raw: RawSet, share: float) -> RawSet:
     items = [replace(item, split="test") if i in chosen else item for i, item in enumerate(raw.items)]
     total = sum(map(len, groups.values()))
     note = f"{len(chosen)} of {total} labelled images were drawn as the test split (own.test_share)"
-    if len(chosen) > 1.25 * share * total + 1:
-        note += f", more than {share:g} of them, so that each of {len(raw.classes)} classes is in it, and groups are whole"
     return replace(raw, items=items, notes=[*raw.notes, note], source=raw.source | {"test_drawn": len(chosen)})
 
 

@@ -5,7 +5,7 @@ reading that would be chosen and the options that say so. Heads are believed whe
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +16,7 @@ from dicap.errors import DataError, first_of
 from dicap.photos.readers import coco_file, heads, label_studio, xml_files
 from dicap.photos.readers.derived import ask_of_derived
 from dicap.photos.readers.finder import Finder
-from dicap.photos.readers.folders import of_anything
+from dicap.photos.readers.folders import numbered, of_anything, parted, split_of_folder
 from dicap.photos.readers.heads import SPLIT_NAMES, plain
 from dicap.photos.readers.listing import is_ignored, split_in, words_of
 from dicap.photos.readers.names import NOTHING, doubt_of
@@ -110,8 +110,14 @@ def _labels(root: Path, said: Own, others: list[str]) -> tuple[str, list[str]]:
             raise DataError(f"{root / name}: no such file; name one that is there, or none")
         if is_ours(root / name):
             raise DataError(f"{root / name}: answers of a model, or a list to import (`dicap-stage import-labels`); name labels")
-    strange = [] if said.files else _without_photographs(root, others)
-    first = [name for name in TABLES if name in {*others} - {*strange} and said.format in (None, "table")]
+    if not said.files:
+        tables = [name for name in others if name.lower().endswith(TABULAR) and name.count("/") < 2]
+        tails = Finder(root, []).tails if tables else {}
+        named = [name for name in tables if _names_one_of(tails, root / name)] or [name for name in tables if name in TABLES]
+        tops = _tops(list_images(root, required=False)) if tables and not named else set()
+        if named or (len(tops) > 1 and not of_anything(tops)):  # others are of something else than photographs
+            others = [name for name in others if name in named or name not in tables]
+    first = [name for name in TABLES if name in others and said.format in (None, "table")]
     kinds: dict[str, str] = {}
     for name in said.files or first[:1] or others:
         kind = _format_of(root, name, bool(said.files))
@@ -120,12 +126,11 @@ def _labels(root: Path, said: Own, others: list[str]) -> tuple[str, list[str]]:
     if not kinds:
         return _without_files(root, said, others), []
     words = {name: _words(root, name, kind) for name, kind in kinds.items()}
-    best = min(kinds, key=lambda name: (kinds[name] == "table", name in strange, len(words[name])))
+    best = min(kinds, key=lambda name: (kinds[name] == "table", len(words[name])))
     kind = kinds[best]
     files = [name for name in kinds if kinds[name] == kind and (said.files or words[name] == words[best])]
     if rest := [name for name in kinds if name not in files]:
         text = f"labels could be those of {first_of(files, 3)} ({kind}) or of {first_of(rest, 3)}"
-        text += "".join(f"; {name} names no photograph that is there" for name in rest if name in strange)
         way = f"to read several, pass --files {typed(listed([*kinds]))}"
         raise Question(f"{root}: {text}; {way}", format=kind, ignore=rest)
     if not said.files and heads.MODEL.search(files[0].lower()):
@@ -133,15 +138,11 @@ def _labels(root: Path, said: Own, others: list[str]) -> tuple[str, list[str]]:
     return kind, files
 
 
-def _without_photographs(root: Path, others: list[str]) -> list[str]:
-    """Of several tables those of which no cell names a photograph that is there, where another one's does."""
-    tables = [name for name in others if name.lower().endswith(TABULAR) and name.count("/") < 2]
-    tails = Finder(root, []).tails if len(tables) > 1 else {}
-    named = []
-    for name in tables if tails else ():
-        with suppress(DataError):  # which is raised where the table is read
-            named += [name] * any(_last(str(cell)) in tails for cell in read_sheet(root / name).cells.to_numpy().ravel())
-    return [name for name in tables if named and name not in named]
+def _names_one_of(tails: Container[str], table: Path) -> bool:
+    """Whether a cell of a table names a photograph that is there; False where it cannot be read, which is said later."""
+    with suppress(DataError):
+        return any(_last(str(cell)) in tails for cell in read_sheet(table).cells.to_numpy().ravel())
+    return False
 
 
 def _last(path: str) -> str:
@@ -178,7 +179,7 @@ def _ask_of_files(root: Path, names: list[str], kind: str, said: Own, read: list
     for name in names:
         endings.setdefault(Path(name).suffix.lower() or ".", []).append(name)
     shown = first_of([f"{ending} ({len(files)}, the first {files[0]})" for ending, files in endings.items()], 4)
-    unread = f"files that are not read: {shown}; " if names else ""
+    texts = [f"files that are not read: {shown}"] if names else []
     ignore: list[str] = []
     for ending, files in endings.items():
         of_labels = any(name.lower().endswith(ending) for name in read) if read else ending in FORMATS[kind]
@@ -187,21 +188,24 @@ def _ask_of_files(root: Path, names: list[str], kind: str, said: Own, read: list
     if kind == "folders" and said.format is None:
         images = [name for name in list_images(root, required=False) if not is_ignored(name, said.ignore)]
         _ask_of_programs(root, images)
-        may_say = [Path(name) for name in names if any(Path(name).suffix.lower() in some for some in FORMATS.values())]
-        stems = {part for path in may_say for part in (path.stem, path.stem.partition(".")[0])}
-        if 2 * sum(Path(name).stem in stems for name in images) >= len(images):
-            way = f"where the folders alone are the labels: --format folders --ignore {typed(listed(ignore))}"
-            raise DataError(f"{root}: {unread}half of the photographs have one, and labels may be in them: {WRITE}; {way}")
         ask_of_derived(root, said, images)
-        folders, why = _folders(images), "Folders of such a name hold photographs of anything"
-        if (strange := of_anything({parts[0] for parts in folders if parts})) is None and len(folders) == 1 and () not in folders:
-            strange, why = "/".join(*folders), "No other folder holds photographs, so it tells none from another"
-        if strange:
-            text = f"is {strange!r} a label? {why}: {WRITE}, and look again"
-            raise DataError(f"{root}: {unread}{text}; where the folders are the labels, pass --format folders")
+        tops = _tops(images)
+        alone = len(tops) == 1 and all("/" in name for name in images)
+        if alone or of_anything(tops):
+            why = (
+                "No other folder holds photographs, so it tells none from another"
+                if alone
+                else "Such a name says nothing of them"
+            )
+            texts.append(f"is {of_anything(tops) or min(tops)!r} a label? {why}")
+            if not numbered(tops):
+                way = f"{WRITE}, and look again; where the folders are the labels, pass --format folders"
+                raise DataError(f"{root}: {'; '.join(texts)}: {way}")
         ways = {"format": "folders"}
-    if names:
-        text = f"{root}: {unread}if labels are in them, {WRITE}" + ("; or are the folders the labels?" if ways else "")
+    if texts:
+        text = f"{root}: {'; '.join(texts)}: if labels are in files, {WRITE}" + (
+            "; or are the folders the labels?" if ways else ""
+        )
         raise Question(text, **ways, ignore=ignore)
 
 
@@ -216,17 +220,18 @@ def _ask_of_programs(root: Path, images: list[str]) -> None:
 
 def ask_of_folders(root: Path, images: list[str], kind: str, classes: Sequence[str] = ()) -> None:
     """Ask of several folders of photographs, of which no more than few `classes` are said, if any. Raises Question."""
-    if len(tops := {parts[0] for parts in _folders(images) if parts}) > 1 and tops.isdisjoint(classes) and not of_anything(tops):
+    if len(tops := _tops(images)) > 1 and tops.isdisjoint(classes) and not of_anything(tops):
         told = f"only {' and '.join(map(repr, classes))} is said of" if classes else "no row names"
         text = f"{told} the photographs in {first_of(sorted(tops), 4)}; or are these folders labels (--format folders)?"
         raise Question(f"{root}: {text}", format=kind)
 
 
-def _folders(images: list[str]) -> set[tuple[str, ...]]:
-    """The folders above each image that name no split, where it lies in a folder; of images below `unlabeled` none."""
-    parts_of = [[part.strip() for part in Path(name).parts[:-1]] for name in images]
-    named = [parts for parts in parts_of if {part.casefold() for part in parts}.isdisjoint(heads.SPLIT_WORDS["unlabeled"])]
-    return {tuple(part for part in parts if part.casefold() not in SPLIT_NAMES) for parts in named if parts}
+def _tops(images: list[str]) -> set[str]:
+    """The outermost folders that may be labels of images, of those that are not in `unlabeled`."""
+    parts_of, folder_of = parted(images)
+    return {
+        parts[0].strip() for path, parts in parts_of.items() if parts and split_of_folder(folder_of.get(path, "")) != "unlabeled"
+    }
 
 
 class Column:

@@ -18,11 +18,7 @@ def read_voc(root: Path, own: Own) -> Listing:
     """An image has the labels of its objects; `difficult` ones count. Splits are those of ImageSets/Main. Raises DataError."""
     names = [name for name in list_others(root) if name.lower().endswith(".xml") and not is_ignored(name, own.ignore)]
     trees = {path: tree for path in map(root.joinpath, names) if (tree := parse(path)).tag == "annotation"}
-    if not trees:
-        raise DataError(f"{root}: own.format is voc_xml, but no such file is there; run `dicap-stage init-data` again")
     lists, rows = _image_sets(root, {path.stem for path in trees}, own.ignore), []
-    if lists and (twice := [stem for stem, count in Counter(path.stem for path in trees).items() if count > 1]):
-        raise DataError(f"{root}: ImageSets/Main: {twice[0]!r} is the name of several annotations; give each a name of its own")
     counts = Counter(Path(name).name for name in list_images(root, required=False))
     photographs = {Path(name).stem for name in counts}
     for path, tree in trees.items():
@@ -62,9 +58,6 @@ def read_cvat(root: Path, own: Own) -> Listing:
             split, folders = SPLIT_NAMES.get(subset), (path.parent / "images", path.parent, root / "images")
             name, labels = node.get("name", ""), _named(names, path)
             rows.append(Row(name, labels, split, empty=not len(node), where=str(path), folders=folders))
-        if tree.find("image") is None:
-            kind = "is CVAT for video" if tree.find("track") is not None else "names no image"
-            raise DataError(f"{path}: {kind}; export it as CVAT for images")
     strange = sorted(subsets - {*SPLIT_NAMES, "", "default"})
     if strange and subsets & {*SPLIT_NAMES}:
         raise DataError(f"{root}: subset: found {strange[0]!r}, allowed are train, val, test, unlabeled")

@@ -309,9 +309,8 @@ def test_a_folder_beside_those_of_splits_takes_no_split_away(tmp_path, beside):
 def test_scores_and_a_comma_beside_semicolons_are_asked_about(tmp_path, cells, match):
     listed(tmp_path, [["image", "labels"], *([name, cells[i % len(cells)]] for i, name in enumerate(NAMES))])
     for separator in ("auto", ";", " ", ",") if "0 and 1" in match else ("auto",):
-        with pytest.raises(DataError, match=match) as caught:
+        with pytest.raises(DataError, match=match):
             looked_at(tmp_path, Own(test_share=0.3, separator=separator))
-        assert "another mark" not in match or "--names" not in str(caught.value)
     if "separator" in match:
         raw, _ = asked(tmp_path)
         assert raw.classes in (["bear", "cat", "dog", "fox"], ["blue_car", "red_car"], ["1", "=1+1", "cat"])

@@ -38,6 +38,8 @@ def read(root: Path, own: Own) -> Listing:
         raise DataError(f"{sheet.path}: column {new[0]} has no role; {way}")
     if own.image is None or (own.labels is None) == (not own.classes):
         raise sheet.lacks("of images, of labels or of a class", "run `dicap-stage init-data` again")
+    if own.value is not None and own.rows == "image":
+        raise DataError(f"{sheet.path}: by --value {typed(own.value)} a row is one label of its image; or leave out --rows image")
     labels, absent, separated = _labels(sheet, own)
     rows, notes = _rows(sheet, own, root, labels, absent)
     names = {name for row in rows if row.split != "unlabeled" for name in row.labels or ()}
@@ -49,7 +51,7 @@ def read(root: Path, own: Own) -> Listing:
         roles["labels"] = f"{len(own.classes)} columns of 0 and 1 ({', '.join(own.classes)}; --ignore leaves one out)"
     roles |= {"not used": ", ".join(own.ignore)} if own.ignore else {}
     source = {"table": ", ".join(files), "sha256": sha256(sheet.path), "read": roles}
-    return Listing(rows, source, notes, literal=sheet.literal, separated=separated)
+    return Listing(rows, source, notes, separated=separated)
 
 
 def without_role(sheet: Sheet, own: Own) -> list[str]:
@@ -132,7 +134,7 @@ def _marked(sheet: Sheet, own: Own, heads: list[str], names: list[list[list[str]
         names: what each of a row's values is of.
     """
     values = [*zip(*(marks(sheet, head) for head in heads), strict=True)]
-    nowhere = [*zip(*(sheet.cells[head].isna() & (not sheet.literal) for head in heads), strict=True)]  # not in the row's file
+    nowhere = [*zip(*(sheet.cells[head].isna() for head in heads), strict=True)]  # not in the row's file
     usual = "unknown" if any(0 in row for row in values) else "absent"
     present: Names = []
     absent: Names = []

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dicap.errors import DataError, SettingsError
@@ -197,6 +197,30 @@ def test_each_part_of_a_cell_may_be_several_names(tmp_path, cell, others):
         looked_at(tmp_path, Own(test_share=0.3))
     raw, turns = asked(tmp_path)
     assert set(raw.classes) == {"cat", "dog", "bird"} and turns == 1
+
+
+@settings(max_examples=100, derandomize=True, deadline=None)
+@given(
+    mark=st.sampled_from([",", " / ", "<br>", "+", " - ", " and ", "|", "、", " ", "-", "_", "<br/>", " -> ", "&"]),
+    names=st.sampled_from([[*CATDOG, "owl"], ["3", "5", "13"], ["scab", "apple rust", "rot"]]),
+    sets=st.lists(st.sets(st.integers(0, 2), min_size=1), min_size=12, max_size=12),
+)
+def test_a_mark_between_a_name_and_another_is_one_question_whose_two_answers_read_as_they_say(
+    tmp_path_factory, mark, names, sets
+):
+    sets = [{names[k] for k in some} for some in sets]
+    cells = [mark.join(sorted(some)) for some in sets]
+    if not any(len(some) == 1 and some < other for some in sets for other in sets) or mark in "".join(names):
+        return  # no part stands alone
+    root = tmp_path_factory.getbasetemp() / "marks"
+    listed(root, [["image", "labels"], *zip(NAMES, cells, strict=True)])
+    with pytest.raises(Question, match="one class or several") as question:
+        looked_at(root, Own(test_share=0.3))
+    whole = mark if mark.strip() in ("", "-", "and") else mark.strip()
+    assert question.value.options["separator"] in (whole, ";")
+    for separator, meant in ((whole, sets), (";", [{cell} for cell in cells])):
+        found = labels_of(looked_at(root, Own(test_share=0.3, separator=separator)))
+        assert found == dict(zip(NAMES, meant, strict=True))
 
 
 @pytest.mark.parametrize("word", ["!dog", "dog?", "No-Dog", "do\u200bg"])

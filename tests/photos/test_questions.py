@@ -109,6 +109,34 @@ def test_under_any_head_verified_negatives_are_absent_and_the_rest_unknown(tmp_p
     assert [item.absent for item in raw.items][:3] == [(2,), (1,), ()]
 
 
+@pytest.mark.parametrize("marks", ["1/0", "there/gone"])
+@pytest.mark.parametrize("several", [True, False])
+def test_where_a_row_is_said_to_be_a_whole_image_no_column_makes_it_a_label(tmp_path, marks, several):
+    rows = [[name, pet, marks.split("/")[i % 3 == 0]] for i, name in enumerate(NAMES) for pet in CATDOG[: 1 + several]]
+    listed(tmp_path, [["image", "label", "present"], *rows])
+    if not several:
+        assert all(item.absent is None for item in asked(tmp_path, rows="image")[0].items)
+    for said in [{"value": "present"}, *[{}] * several]:
+        with pytest.raises(DataError, match=r"by --value present a row is one label|with other labels; keep one"):
+            asked(tmp_path, rows="image", **said)
+
+
+BOXES = ["xmin ymin xmax ymax", "x y w h", "bbox", "XMin XMax YMin YMax"]
+
+
+@pytest.mark.parametrize("heads", BOXES)
+@pytest.mark.parametrize("head", ["occluded", "iscrowd", "truncated", "difficult", "IsOccluded", "IsGroupOf", "Ort"])
+@given(marks=st.lists(st.booleans(), min_size=12, max_size=12))
+@settings(max_examples=10, derandomize=True)
+def test_what_is_said_of_a_box_is_not_said_of_its_label(tmp_path_factory, heads, head, marks):
+    root = tmp_path_factory.getbasetemp() / "boxes"
+    rows = [[name, pet, *(f"{i}.{k}" for k in heads.split())] for i, (name, pets) in enumerate(MEANT.items()) for pet in pets]
+    listed(root, [["ImageID", "LabelName", *heads.split(), head], *([*row, int(m)] for row, m in zip(rows, marks, strict=True))])
+    raw, turns = asked(root)
+    assert {name: pets or set() for name, pets in labels_of(raw).items()} == MEANT and turns == 1
+    assert all(item.absent is None for item in raw.items)
+
+
 @pytest.mark.parametrize("name", ["labels.json", "notes.txt", "a/1.xmp", "meta.jsonl", "clip.mov", "b/raw.cr2"])
 def test_a_file_that_nothing_reads_is_asked_about_beside_folders_and_tables(tmp_path, name):
     for i, folder in enumerate("abcd" * 3):

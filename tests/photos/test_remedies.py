@@ -377,6 +377,30 @@ def test_a_folder_of_photographs_is_no_label_and_of_columns_like_labels_all_are_
     assert {name.rpartition("/")[2]: labels for name, labels in labels_of(asked(tmp_path)[0]).items()} == MEANT
 
 
+@pytest.mark.parametrize("top", ["", "survey/"])
+@pytest.mark.parametrize("heads", ["RelativePath File", "folder file", "Path FileName"])
+def test_a_folder_and_a_name_in_two_columns_are_written_in_one(tmp_path, heads, top):
+    rows = [[f"Site{i % 2}", f"{i // 2}.png", label] for i, (_, label) in enumerate(LISTED)]
+    pictures(tmp_path, [f"{top}{folder}/{name}" for folder, name, _ in rows])
+    write(tmp_path, [[*heads.split(), "label"], *rows], "data.csv")
+    with pytest.raises(DataError, match=r"name a photograph together: write both in one, such as Site0/0\.png"):
+        looked_at(tmp_path, Own(test_share=0.3))
+    write(tmp_path, [["file", "label"], *([f"{folder}/{name}", label] for folder, name, label in rows)], "data.csv")
+    assert [*labels_of(looked_at(tmp_path, Own(test_share=0.3))).values()] == [*MEANT.values()]
+
+
+def test_a_table_that_speaks_of_photographs_by_the_ids_of_another_is_not_left_out_unasked(tmp_path):
+    pictures(tmp_path, NAMES)
+    write(tmp_path, [["mediaID", "deploymentID", "filePath"], *([f"m{n}", "d1", n] for n in NAMES)], "media.csv")
+    rows = [[f"o{n}", f"m{n}", "d1", label] for n, label in LISTED]
+    write(tmp_path, [["observationID", "mediaID", "deploymentID", "scientificName"], *rows], "observations.csv")
+    write(tmp_path, [["deploymentID", "locationID"], ["d1", "l1"]], "deployments.csv")
+    with pytest.raises(DataError, match=r"speaks of photographs by column mediaID of media\.csv: .* --ignore observations"):
+        looked_at(tmp_path, Own(test_share=0.3))
+    write(tmp_path, [["image", "labels"], *LISTED])
+    assert labels_of(asked(tmp_path)[0]) == MEANT
+
+
 @pytest.mark.parametrize("file", ["labels.csv", "a.csv"])
 def test_a_table_that_names_no_photograph_is_left_out(tmp_path, file):
     listed(tmp_path, [["id", "label"], *([f"{name[:-4]}", label] for name, label in LISTED)], "train data.csv")

@@ -25,7 +25,7 @@ CODED = re.compile(r"\W*[01](\W*[01])*\W*")  # 0 and 1, or a list of them
 IN_CELLS = {  # what people write beside a name, or in its place
     re.compile(r"^(true|false|yes|no)$", re.IGNORECASE): "the tick of another column",
     re.compile(  # `cat:0.9`, `cat (2)`, `2x cat`, `2 cats`
-        r"([:=@/(\[|\s_-]\s*(0?[.,]\d+|1[.,]0+|\d+([.,]\d+)?\s*%)|[:=@(\[]\s*\d+)\s*[)\]]?$|^\d+\s*[x×*]?\s+[^\d\s]"
+        r"([:=@/(\[|\s_-]\s*(0?[.,]\d+|1[.,]0+|\d+([.,]\d+)?\s*%)|[:=@(\[]\s*\d+)\s*[)\]]?$|^\d+\s*[x×*]?\s+[^\W\d]"
     ): "one and its score or count",
     re.compile(r"^['\"\[{]|['\"\]}]$|^\(.*\)$"): "a name within marks",
 }

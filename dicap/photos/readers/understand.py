@@ -124,6 +124,10 @@ def _labels(root: Path, said: Own, others: list[str]) -> tuple[str, list[str]]:
     kind = kinds[best]
     files = [name for name in kinds if kinds[name] == kind and (said.files or words[name] == words[best])]
     if rest := [name for name in kinds if name not in files]:
+        for name in [name for name in rest if name in strange and kind == "table"]:
+            if key := _key(read_sheet(root / name), read_sheets([root / file for file in files])):
+                way = f"write the columns image and labels in one table; or if it holds no labels: --ignore {typed(name)}"
+                raise DataError(f"{root / name}: speaks of photographs by column {key} of {files[0]}: {way}")
         text = f"labels could be those of {first_of(files, 3)} ({kind}) or of {first_of(rest, 3)}"
         text += "".join(f"; {name} names no photograph that is there" for name in rest if name in strange)
         way = f"to read several, pass --files {typed(listed([*kinds]))}"
@@ -142,6 +146,12 @@ def _without_photographs(root: Path, others: list[str]) -> list[str]:
         with suppress(DataError):  # which is raised where the table is read
             named += [name] * any(_last(str(cell)) in tails for cell in read_sheet(root / name).cells.to_numpy().ravel())
     return [name for name in tables if named and name not in named]
+
+
+def _key(sheet: Sheet, images: Sheet) -> str | None:
+    """The column that a table without photographs has in common with one of photographs, whose rows it tells apart."""
+    keys = [head for head in sheet.header if head in images.header and len({*images.texts(head)}) == len(images.places)]
+    return next((head for head in keys if not {*sheet.texts(head)}.isdisjoint(images.texts(head))), None)
 
 
 def _last(path: str) -> str:

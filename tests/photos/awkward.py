@@ -397,7 +397,7 @@ BROKEN = {  # what is there, and the words of the one line
     "column cat occurs twice": table("image,cat,cat\na.png,1,0\n"),
     "column cat is '2'": table(ONE_HOT.replace("c.png,1", "c.png,2")),
     "`-` says none of the classes and": table(PLAIN.replace("cat;dog", "cat;-")),
-    "found ['cat' 'dog'], expected names": table(PLAIN.replace("cat;dog", "['cat' 'dog']")),
+    "or a name within marks? Write names alone": table(PLAIN.replace("cat;dog", "['cat' 'dog']")),
     "remove lines above the heads": table("sep=;\n" + PLAIN),
     "line 3: the heads a second time": table(PLAIN.replace("b.png,dog", "image,labels")),
     "group: 'NA' would be one group of all such rows": table(ONE_HOT.replace("owl", "group").replace(",0\n", ",NA\n")),

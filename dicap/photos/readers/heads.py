@@ -16,7 +16,6 @@ IMAGE = (
 LABEL = ("labels", "label", "ground_truth", "tags", "tag", "classes", "class", "categories", "category", "keywords")
 LABEL += ("class_name", "label_name")
 SPLIT = ("split", "set", "subset", "partition", "data_split", "phase")
-OPEN = ("unlabeled", "unlabelled", "not_labeled", "not_labelled")
 VALUE = re.compile(r"(is_)?(confidence|value|present|presence|positive|verified|truth|score|answer)")
 REMARK = re.compile(r"comments?|notes?|remarks?|descriptions?|captions?|text|title")
 GROUP = re.compile(r".*(patient|subject|person|scene|session|burst|seq|video|series|study|group|source|site|case|animal).*")

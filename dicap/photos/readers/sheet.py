@@ -168,9 +168,7 @@ def read_names(sheet: Sheet, head: str, separator: str, what: str = "labels") ->
         parts: Any = [cell] if isinstance(cell, int) and not isinstance(cell, bool) else cell
         if text is not None:
             parts = None if separator == ";" else _literal(text)
-            like_a_list = separator == "auto" and ";" not in text and text[:1] in ("[", "{") and text[-1] in "]}"
-            if parts is None and not like_a_list:
-                parts = re.split(between, text)
+            parts = re.split(between, text) if parts is None else parts
         if cell is None or text == "":
             names_of.append(None)
         elif text == NONE:

@@ -17,15 +17,9 @@ SINGLE = ("image", "labels", "split", "group", "value", "absent", "open")  # rol
 def read(root: Path, own: Own) -> Listing:
     """Read the table, or several as one, as the settings say: nothing is guessed.
 
-    A row with labels is a training image where no split is said, and one without is not labelled. With a column of labels, the
-    classes are the names found, and all classes but a row's labels are absent, unless
-
-    - a column `absent` says which are; nothing is known of the others. There `-` means none, and `*` all but the labels;
-    - a column of values says of each row's label whether it is there (1) or absent (0); nothing is known of the others.
-
-    With columns of classes, 1 says that the class is there, 0 that it is absent; what -1 and an empty cell say `own.minus` and
-    `own.blank` say. Where all of them are empty nothing is said of the row if a blank means absent (`own.empty`), else it is not
-    labelled.
+    A row with labels is a training image where no split is said, and one without is not labelled. All classes but a row's labels
+    are absent; nothing is known of others than those that a column `absent`, of values or of a class speaks of. Where all columns
+    of classes are empty nothing is said of the row if a blank means absent (`own.empty`), else it is not labelled.
 
     Raises:
         DataError: a file or one of its rows is not as described; names the line. A column has no role.
@@ -65,11 +59,10 @@ def without_role(sheet: Sheet, own: Own) -> list[str]:
 def _labels(sheet: Sheet, own: Own) -> tuple[Names, Names, str | None]:
     """The labels of each row, the classes known to be absent (None: all others), and `Listing.separated`."""
     if own.labels is None:
-        heads = own.classes or []
-        return *_marked(sheet, own, heads, [[[head] for head in heads]] * len(sheet.places)), None
+        return *_marked(sheet, own, own.classes or [], []), None
     labels = read_names(sheet, own.labels, own.separator)
     if own.value is not None:
-        return *_marked(sheet, own, [own.value], [[names or []] for names in labels]), None
+        return *_marked(sheet, own, [own.value], labels), None
     separated = None if own.separator == ";" else sheet.separated(filter(None, (own.labels, own.absent)), own.separator)
     return labels, read_absent(sheet, own.absent, labels, own.separator), separated
 
@@ -126,28 +119,27 @@ def marks(sheet: Sheet, head: str | None) -> list[int | None]:
     return values
 
 
-def _marked(sheet: Sheet, own: Own, heads: list[str], names: list[list[list[str]]]) -> tuple[Names, Names]:
+def _marked(sheet: Sheet, own: Own, heads: list[str], names: Names) -> tuple[Names, Names]:
     """The labels and the absent classes (None: all others) of each row, of which columns say whether they are there.
 
     Args:
-        heads: the columns.
-        names: what each of a row's values is of.
+        names: what the column of values is of in each row; columns of classes are of the class of their head.
     """
-    values = [*zip(*(marks(sheet, head) for head in heads), strict=True)]
-    nowhere = [*zip(*(sheet.cells[head].isna() for head in heads), strict=True)]  # not in the row's file
-    usual = "unknown" if any(0 in row for row in values) else "absent"
+    values = {head: marks(sheet, head) for head in heads}
+    usual = "unknown" if any(0 in column for column in values.values()) else "absent"
     present: Names = []
     absent: Names = []
-    for row, names_of_row in enumerate(names):
+    for row, place in enumerate(sheet.places):
         sides: dict[str, set[str]] = {"here": set(), "absent": set(), "unknown": set()}
-        nothing = own.value is None and not any(value is not None for value in values[row])
-        for head, value, lost, classes in zip(heads, values[row], nowhere[row], names_of_row, strict=True):
-            meaning = {1: "here", 0: "absent", -1: own.minus, None: "unknown" if lost or nothing else own.blank}[value]
+        nothing = own.value is None and all(column[row] is None for column in values.values())
+        for head, value in ((head, column[row]) for head, column in values.items()):
+            is_lost = sheet.cells[head][row] is None  # not in the row's file
+            meaning = {1: "here", 0: "absent", -1: own.minus, None: "unknown" if is_lost or nothing else own.blank}[value]
             if meaning == "auto":
                 key, what = ("minus", "-1") if value == -1 else ("blank", "empty")
                 text = f"column {head} is {what}: is the class absent, or is it unknown (--{key} absent or unknown)?"
-                raise Question(f"{sheet.places[row]}: {text}", **{key: usual})
-            sides[meaning].update(classes)
+                raise Question(f"{place}: {text}", **{key: usual})
+            sides[meaning].update([head] if own.value is None else names[row] or [])
         present.append(None if nothing else sorted(sides["here"]))
         absent.append(None if nothing or (own.value is None and not sides["unknown"]) else sorted(sides["absent"]))
     return present, absent

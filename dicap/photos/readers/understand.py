@@ -17,7 +17,7 @@ from dicap.photos.readers import coco_file, heads, label_studio, xml_files
 from dicap.photos.readers.derived import ask_of_derived
 from dicap.photos.readers.finder import Finder
 from dicap.photos.readers.folders import of_anything
-from dicap.photos.readers.heads import SPLIT_NAMES, plain
+from dicap.photos.readers.heads import SPLIT_NAMES, SPLIT_WORDS, plain
 from dicap.photos.readers.listing import is_ignored, split_in, words_of
 from dicap.photos.readers.names import NOTHING, doubt_of
 from dicap.photos.readers.question import Question, listed, typed
@@ -28,7 +28,6 @@ from dicap.settings.catalogue import FORMATS
 
 TABLES = (DOCUMENTED[0], "labels.parquet")  # where one of these is there, no other file is meant
 TABULAR, IF_NAMED = (".csv", ".tsv", ".tab", ".parquet"), (".txt", ".xlsx", ".xls", ".ods")
-GROUPS = 5  # values of a column at least, or a share of a fifth is no test split
 SEVERAL = 3  # columns of 0 and 1 that are believed rather than a column of texts beside them
 ROLES = {  # of columns that are asked about
     "open": "is a row with 1 in column {} not labelled?",
@@ -286,7 +285,6 @@ class Columns:
 
     def __init__(self, root: Path, sheet: Sheet, said: Own) -> None:
         self._finder, self._sheet, self._said, self._own = Finder(root, []), sheet, said, said
-        without_role(sheet, said)  # refuses what is not there
         self._columns = {head: Column(head, sheet.texts(head)) for head in sheet.header}
 
     @property
@@ -385,7 +383,9 @@ class Columns:
 
     def _is_of_rows(self, column: Column, binary: list[str]) -> bool:
         """Whether a column of 0 and 1 hardly is a class."""
-        known = heads.OF_ROWS.fullmatch(column.name) or heads.USUAL.fullmatch(column.name) or column.name in heads.OPEN
+        known = (
+            heads.OF_ROWS.fullmatch(column.name) or heads.USUAL.fullmatch(column.name) or column.name in SPLIT_WORDS["unlabeled"]
+        )
         return bool(known or NOTHING.fullmatch(column.head) or doubt_of(column.head, binary))
 
     def _is_folder(self, column: Column) -> bool:
@@ -403,9 +403,8 @@ class Columns:
 
     def _ask_of_others(self) -> None:
         """Ask of the columns that have no role."""
-        # The finest groups first, but for those of single images, and those that hardly leave two sides of a split, as of a sex.
         images = len(self._columns[str(self._own.image)].words)
-        free = sorted(self._free, key=lambda one: (len(one.words) < GROUPS, len(one.words) >= images, -len(one.words)))
+        free = sorted(self._free, key=lambda one: -len(one.words))  # the finest groups first, that leave two sides of a split
         usual = [one for one in free if heads.VALUE.fullmatch(one.name) and (one.words - {*YES} or "" in one.texts)]
         apart = usual if any(heads.BOX.fullmatch(one.name) for one in self._columns.values()) else free
         apart = [one for one in apart if one in usual or (self._own.labels and self._tells_labels_apart(one))]
@@ -413,9 +412,11 @@ class Columns:
             apart = []
         values = [one for one in apart if one.is_binary and (one in usual or one.words <= MARKS)]
         likely = {
-            "open": [one for one in free if one.is_binary and one.name in heads.OPEN],
+            "open": [one for one in free if one.is_binary and one.name in SPLIT_WORDS["unlabeled"]],
             "value": [one for one in values if len(values) == 1 or one in usual],
-            "group": [one for one in free if not one.is_binary and len(one.words) > 1 and heads.GROUP.fullmatch(one.name)],
+            "group": [
+                one for one in free if not one.is_binary and 1 < len(one.words) < images and heads.GROUP.fullmatch(one.name)
+            ],
         }
         roles = {role: some[0] for role, some in likely.items() if some and getattr(self._own, role) is None}
         texts = [ROLES[role].format(" or ".join(map(str, likely[role]))) for role in roles]

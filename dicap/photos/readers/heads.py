@@ -17,7 +17,6 @@ LABEL = ("labels", "label", "ground_truth", "tags", "tag", "classes", "class", "
 LABEL += ("class_name", "label_name")
 SPLIT = ("split", "set", "subset", "partition", "data_split", "phase")
 VALUE = re.compile(r"(is_)?(confidence|value|present|presence|positive|verified|truth|score|answer)")
-REMARK = re.compile(r"comments?|notes?|remarks?|descriptions?|captions?|text|title")
 GROUP = re.compile(r".*(patient|subject|person|scene|session|burst|seq|video|series|study|group|source|site|case|animal).*")
 BOX = re.compile(r"[xywh]|[xy]_?(min|max|[12])|bbox|boxes|polygon|segmentation")
 # Columns that exports of well-known programs always have: ids, sizes, places in the image, paths.

@@ -82,7 +82,7 @@ def read_sheets(paths: Sequence[Path]) -> Sheet:
 
 
 def read_sheet(path: Path) -> Sheet:
-    """Read a table. Columns without a head and a content are a spreadsheet's margin, and are left out.
+    """Read a table.
 
     Raises:
         DataError: the file is missing, is not UTF-8, has rows of other lengths, the heads a second time or two columns of one
@@ -102,8 +102,7 @@ def read_sheet(path: Path) -> Sheet:
     cells.columns = [head or f"column {number}" for number, head in enumerate(header, 1)]
     if any(twice := cells.columns.duplicated()):
         raise DataError(f"{path}: column {cells.columns[twice][0]} occurs twice; keep one")
-    kept = [bool(head) or any(row[c] for row in texts) for c, head in enumerate(header)]
-    return Sheet(path, cells.loc[:, kept], places, [path] * len(places))
+    return Sheet(path, cells, places, [path] * len(places))
 
 
 def decode(path: Path) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 from dicap.errors import DataError
 from dicap.files.checksum import sha256
 from dicap.photos.readers.listing import Listing, Row, has_control, split_in, split_of
-from dicap.photos.readers.names import NUMBER, says_nothing
+from dicap.photos.readers.names import says_nothing
 from dicap.photos.readers.question import Question, typed
 from dicap.photos.readers.sheet import MARKS, NO, NONE, OTHERS, YES, Names, Sheet, read_names, read_sheets
 from dicap.settings import Own
@@ -111,10 +111,8 @@ def marks(sheet: Sheet, head: str | None) -> list[int | None]:
     for row, text in enumerate(sheet.texts(head)):
         value = text.casefold()
         if value and value not in MARKS:
-            way = f"; or is it a count: --ignore {typed(str(head))}" if NUMBER.fullmatch(text) else ""
-            raise sheet.error(
-                row, f"column {head} is {text!r}; write 1 (there), 0 (absent), or leave it empty (--blank unknown){way}"
-            )
+            text = f"column {head} is {text!r}; write 1 (there), 0 (absent), or leave it empty (--blank unknown)"
+            raise sheet.error(row, f"{text}; or it says nothing of a class: --ignore {typed(str(head))}")
         values.append(1 if value in YES else 0 if value in NO else -1 if value else None)
     return values
 

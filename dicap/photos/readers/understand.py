@@ -360,7 +360,7 @@ class Columns:
         named = [one for one in self._called(heads.LABEL) if one in texts]
         words = [one for one in texts if one.may_be_labels and not heads.GROUP.fullmatch(one.name)]  # under any head
         words = [one for one in words if not self._is_folder(one)] or ([] if classes else words)
-        words.sort(key=lambda one: (heads.REMARK.fullmatch(one.name) is not None, ";" not in "".join(one.texts)))
+        words.sort(key=lambda one: ";" not in "".join(one.texts))
         others = [one for one in texts if one.is_text and (one.is_headless or (not named and not self._is_folder(one)))]
         for one, other in ((one, other) for one in named or words for other in others):
             if one != other and not {*one.pieces}.isdisjoint(other.pieces):
@@ -375,8 +375,8 @@ class Columns:
             return
         if not binary:
             which = f" {typed(texts[0].head)}" if len(texts) == 1 else ""
-            way = f"write one, or one of 0 and 1 a class, or name it: --labels{which}{way}"
-            raise self._sheet.lacks("of labels, whose names recur,", way)
+            way = f"write one whose names recur, or one of 0 and 1 a class, or name it: --labels{which}{way}"
+            raise self._sheet.lacks("labels", way)
         if not classes:
             raise self._ask(f"is column {binary[0].head} of 0 and 1 a class?", classes=[binary[0].head])
         self._add(classes=classes)

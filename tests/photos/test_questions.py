@@ -121,10 +121,7 @@ def test_where_a_row_is_said_to_be_a_whole_image_no_column_makes_it_a_label(tmp_
             asked(tmp_path, rows="image", **said)
 
 
-BOXES = ["xmin ymin xmax ymax", "x y w h", "bbox", "XMin XMax YMin YMax"]
-
-
-@pytest.mark.parametrize("heads", BOXES)
+@pytest.mark.parametrize("heads", ["xmin ymin xmax ymax", "x y w h", "bbox", "XMin XMax YMin YMax"])
 @pytest.mark.parametrize("head", ["occluded", "iscrowd", "truncated", "difficult", "IsOccluded", "IsGroupOf", "Ort"])
 @given(marks=st.lists(st.booleans(), min_size=12, max_size=12))
 @settings(max_examples=10, derandomize=True)

@@ -75,15 +75,11 @@ def test_two_folders_of_pictures_are_both_asked_about(tmp_path, form):
     assert not {"masks", "depth"} & {part for item in raw.items for part in item.id.split("/")}
 
 
-def test_masks_of_photographs_without_labels_are_asked_about_too_and_texts_before_a_flag_is_a_class(tmp_path):
+def test_masks_of_photographs_without_labels_are_asked_about_too(tmp_path):
     pictures(tmp_path, [f"{folder}/{name}" for folder in ("a", "masks") for name in NAMES])
     write(tmp_path, [["image", "labels"], *([f"a/{name}", labels] for name, labels in LISTED[:7])])
     raw, turns = asked(tmp_path)
     assert turns == 1 and {item.id for item in raw.items} == {f"a/{name}" for name in NAMES}
-    rows = ([f"a/{name}", CATDOG[i % 2], i // 2 % 2] for i, name in enumerate(NAMES))
-    write(tmp_path, [["image", "class_id", "occluded"], *rows])
-    with pytest.raises(Question, match=r"is column class_id .* that of the labels"):
-        looked_at(tmp_path, Own(test_share=0.3))
 
 
 @pytest.mark.parametrize("linked", [False, True])
@@ -242,17 +238,6 @@ def test_a_column_of_0_and_1_with_an_odd_cell_is_not_left_out(tmp_path, odd):
         looked_at(tmp_path, Own(test_share=0.3))
 
 
-@pytest.mark.parametrize("mark", [",", "|", "+", " ->", " -"])
-def test_a_mark_between_names_is_proposed_before_the_blank_within_one(tmp_path, mark):
-    names = ["great tit", f"cat{mark} dog{mark} red fox", f"great tit{mark} red fox", f"cat{mark} great tit", "dog", "red fox"]
-    listed(tmp_path, [["image", "labels"], *([name, names[i % 6]] for i, (name, *_) in enumerate(LISTED))])
-    with pytest.raises(Question) as question:
-        looked_at(tmp_path, Own(test_share=0.3))
-    assert question.value.options == {"separator": {" ->": "->", " -": " - "}.get(mark, mark)}
-    raw = looked_at(tmp_path, Own(test_share=0.3, **question.value.options))
-    assert raw.classes == ["cat", "dog", "great tit", "red fox"]
-
-
 def test_a_folder_by_the_names_of_several_is_asked_about(tmp_path):
     pictures(tmp_path, [f"{folder}/{folder}{i}.png" for folder in (*CATDOG, "cat+dog") for i in range(4)])
     with pytest.raises(Question, match=r"is cat\+dog a class, or several\?") as question:
@@ -337,19 +322,6 @@ def test_a_single_cell_that_is_hardly_a_name_is_asked_about(tmp_path, odd, besid
     words = shlex.split(str(error.value).rpartition("init-data ")[2])
     assert words[words.index("--names") + 1] == odd
     assert looked_at(tmp_path, Own(test_share=0.3, names=[odd])).classes == sorted([*CATDOG, odd])
-
-
-@pytest.mark.parametrize("order", [1, -1])
-def test_of_remarks_and_names_the_names_are_proposed_as_labels(tmp_path, order):
-    rows = [[("blurry", "fine", "dark")[i % 3], labels] for i, (_, labels) in enumerate(LISTED)]
-    listed(
-        tmp_path,
-        [["image", *["comment", "target"][::order]], *([name, *row[::order]] for name, row in zip(NAMES, rows, strict=True))],
-    )
-    with pytest.raises(Question) as question:
-        looked_at(tmp_path, Own(test_share=0.3))
-    assert question.value.options == {"labels": "target", "ignore": ["comment"]}
-    assert labels_of(asked(tmp_path)[0]) == MEANT
 
 
 @pytest.mark.parametrize("heads", ["label_1 label_2", "primary_label secondary_labels", "labels "])

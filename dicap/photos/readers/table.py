@@ -111,8 +111,9 @@ def marks(sheet: Sheet, head: str | None) -> list[int | None]:
     for row, text in enumerate(sheet.texts(head)):
         value = text.casefold()
         if value and value not in MARKS:
+            way = f"; or is it a count: --ignore {typed(str(head))}" if text.isdigit() else ""
             text = f"column {head} is {text!r}; write 1 (there), 0 (absent), or leave it empty (--blank unknown)"
-            raise sheet.error(row, f"{text}; or it says nothing of a class: --ignore {typed(str(head))}")
+            raise sheet.error(row, f"{text}{way}")
         values.append(1 if value in YES else 0 if value in NO else -1 if value else None)
     return values
 

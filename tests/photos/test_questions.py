@@ -92,17 +92,46 @@ def test_under_any_head_verified_negatives_are_absent_and_the_rest_unknown(tmp_p
     for name, pets in MEANT.items():
         rows += [[name[:-4], "verification", pet, yes if pet in pets else no] for pet in ("cat", "dog", "owl")]
     listed(tmp_path, [*rows, [NAMES[0][:-4], "verification", "bird", yes]])
-    if marks in ("1/1", "0.93/0.12", "there/gone"):
-        with pytest.raises(Question, match="no role is known") as question:
+    if marks == "1/1":
+        assert labels_of(asked(tmp_path)[0])[NAMES[1]] == {"cat", "dog", "owl"}
+        return
+    if marks in ("0.93/0.12", "there/gone"):
+        with pytest.raises(
+            DataError, match=f"does {head} .* say whether a row's label is there. Then write 1 .* --ignore '?{head}"
+        ):
             looked_at(tmp_path, Own(test_share=0.3))
-        assert question.value.options["ignore"] == ["source", head]
-        assert (marks == "1/1") != (f"does {head} say whether a row's label is there? Then write 1" in str(question.value))
+        assert looked_at(tmp_path, Own(test_share=0.3, rows="label", ignore=["source", head])).classes == ["bird", *CATDOG, "owl"]
         return
     with pytest.raises(Question, match=rf"column {head} .* is 1, .* \(else --ignore\)"):
         looked_at(tmp_path, Own(test_share=0.3))
     raw, turns = asked(tmp_path)
     assert turns == 1 and labels_of(raw) == MEANT | {NAMES[0]: {"cat", "bird"}} and raw.classes == ["bird", *CATDOG]
     assert [item.absent for item in raw.items][:3] == [(2,), (1,), ()]
+
+
+@pytest.mark.parametrize("marks", ["1/0", "there/gone"])
+@pytest.mark.parametrize("several", [True, False])
+def test_where_a_row_is_said_to_be_a_whole_image_no_column_makes_it_a_label(tmp_path, marks, several):
+    rows = [[name, pet, marks.split("/")[i % 3 == 0]] for i, name in enumerate(NAMES) for pet in CATDOG[: 1 + several]]
+    listed(tmp_path, [["image", "label", "present"], *rows])
+    if not several:
+        assert all(item.absent is None for item in asked(tmp_path, rows="image")[0].items)
+    for said in [{"value": "present"}, *[{}] * several]:
+        with pytest.raises(DataError, match=r"by --value present a row is one label|with other labels; keep one"):
+            asked(tmp_path, rows="image", **said)
+
+
+@pytest.mark.parametrize("heads", ["xmin ymin xmax ymax", "x y w h", "bbox", "XMin XMax YMin YMax"])
+@pytest.mark.parametrize("head", ["occluded", "iscrowd", "truncated", "difficult", "IsOccluded", "IsGroupOf", "Ort"])
+@given(marks=st.lists(st.booleans(), min_size=12, max_size=12))
+@settings(max_examples=10, derandomize=True)
+def test_what_is_said_of_a_box_is_not_said_of_its_label(tmp_path_factory, heads, head, marks):
+    root = tmp_path_factory.getbasetemp() / "boxes"
+    rows = [[name, pet, *(f"{i}.{k}" for k in heads.split())] for i, (name, pets) in enumerate(MEANT.items()) for pet in pets]
+    listed(root, [["ImageID", "LabelName", *heads.split(), head], *([*row, int(m)] for row, m in zip(rows, marks, strict=True))])
+    raw, turns = asked(root)
+    assert {name: pets or set() for name, pets in labels_of(raw).items()} == MEANT and turns == 1
+    assert all(item.absent is None for item in raw.items)
 
 
 @pytest.mark.parametrize("name", ["labels.json", "notes.txt", "a/1.xmp", "meta.jsonl", "clip.mov", "b/raw.cr2"])

@@ -1,6 +1,7 @@
 """What is made of photographs, splits by other words and labels in other forms are asked about, with a remedy that works."""
 
 import re
+import shlex
 import tempfile
 from pathlib import Path
 
@@ -78,15 +79,11 @@ def test_two_folders_of_pictures_are_both_asked_about(tmp_path, form):
     assert not {"masks", "depth"} & {part for item in raw.items for part in item.id.split("/")}
 
 
-def test_masks_of_photographs_without_labels_are_asked_about_too_and_texts_before_a_flag_is_a_class(tmp_path):
+def test_masks_of_photographs_without_labels_are_asked_about_too(tmp_path):
     pictures(tmp_path, [f"{folder}/{name}" for folder in ("a", "masks") for name in NAMES])
     write(tmp_path, [["image", "labels"], *([f"a/{name}", labels] for name, labels in LISTED[:7])])
     raw, turns = asked(tmp_path)
     assert turns == 1 and {item.id for item in raw.items} == {f"a/{name}" for name in NAMES}
-    rows = ([f"a/{name}", CATDOG[i % 2], i // 2 % 2] for i, name in enumerate(NAMES))
-    write(tmp_path, [["image", "class_id", "occluded"], *rows])
-    with pytest.raises(Question, match=r"is column class_id .* that of the labels"):
-        looked_at(tmp_path, Own(test_share=0.3))
 
 
 @pytest.mark.parametrize("linked", [False, True])
@@ -190,18 +187,6 @@ REFUSED = {  # what is there, and the words of the one line
         table(["image", *CATDOG, "total"], *([*row, sum(row[1:])] for row in ONE_HOT)),
         "column total is '2'; .* --ignore total",
     ),
-    "a cell that a spreadsheet could not compute": (
-        table(["image", "labels"], *LISTED[1:], [NAMES[0], "#REF!"]),
-        "line 13: labels: '#REF!' is an error of a spreadsheet; correct the cell",
-    ),
-    "a split of 0 and 1": (
-        table(["image", "labels", "is_test"], *([*row, int(i > 7)] for i, row in enumerate(LISTED))),
-        "column is_test of 0 and 1 may be the split",
-    ),
-    "a class of the name of a split": (
-        table(["image", "bus", "train"], *ONE_HOT),
-        "; or it is a class: --classes bus,train$",
-    ),
     "a table without labels beside folders": (
         lambda root: [
             pictures(root, OF_FOLDERS),
@@ -257,7 +242,7 @@ def test_of_several_groups_the_widest_is_named_that_leaves_two_sides(tmp_path):
     with pytest.raises(Question, match=r"finding \(0, 1, -1, blanks\)") as question:
         looked_at(tmp_path, Own(test_share=0.3))
     assert question.value.options == {"group": "patient", "labels": "labels", "ignore": ["patient sex", "study", "finding"]}
-    assert re.search(r"column patient \(.*\) or study \(.*\) or patient sex \(M, F\) belong on one side", str(question.value))
+    assert re.search(r"column patient \(.*\) or patient sex \(M, F\) belong on one side", str(question.value))
 
 
 def test_a_column_that_was_blank_is_not_passed_over_once_it_is_filled(tmp_path):
@@ -274,17 +259,6 @@ def test_a_column_of_0_and_1_with_an_odd_cell_is_not_left_out(tmp_path, odd):
     listed(tmp_path, [["image", "label", "confidence"], *rows])
     with pytest.raises(DataError, match=rf"line 5: .*{re.escape(odd)}"):
         looked_at(tmp_path, Own(test_share=0.3))
-
-
-@pytest.mark.parametrize("mark", [",", "|", "+", " ->", " -"])
-def test_a_mark_between_names_is_proposed_before_the_blank_within_one(tmp_path, mark):
-    names = ["great tit", f"cat{mark} dog{mark} red fox", f"great tit{mark} red fox", f"cat{mark} great tit", "dog", "red fox"]
-    listed(tmp_path, [["image", "labels"], *([name, names[i % 6]] for i, (name, *_) in enumerate(LISTED))])
-    with pytest.raises(Question) as question:
-        looked_at(tmp_path, Own(test_share=0.3))
-    assert question.value.options == {"separator": {" ->": "->", " -": " - "}.get(mark, mark)}
-    raw = looked_at(tmp_path, Own(test_share=0.3, **question.value.options))
-    assert raw.classes == ["cat", "dog", "great tit", "red fox"]
 
 
 def test_a_folder_by_the_names_of_several_is_asked_about(tmp_path):
@@ -366,26 +340,15 @@ def test_of_nested_folders_those_of_patients_and_dates_are_not_proposed_as_label
     assert looked_at(tmp_path, Own(test_share=0.3, format="folders", label_folder=level)).classes == sorted(classes)
 
 
-@pytest.mark.parametrize("odd", ["skip", "TRUE", "yes", "#N/A", "false"])
+@pytest.mark.parametrize("odd", ["skip", "TRUE", "yes", "#N/A", "#REF!", "2 owls", "owl (0.9)", "[owl", "cat?"])
 @pytest.mark.parametrize("beside", ["", "cat;"])
 def test_a_single_cell_that_is_hardly_a_name_is_asked_about(tmp_path, odd, beside):
     listed(tmp_path, [["image", "labels"], *LISTED[1:], [NAMES[0], beside + odd]])
-    with pytest.raises(Question, match=f"is '?{odd}'? a class") as question:
+    with pytest.raises(DataError, match=f"is '?{re.escape(odd)}'? a class") as error:
         looked_at(tmp_path, Own(test_share=0.3))
-    assert looked_at(tmp_path, Own(test_share=0.3, **question.value.options)).classes == sorted([*CATDOG, odd])
-
-
-@pytest.mark.parametrize("order", [1, -1])
-def test_of_remarks_and_names_the_names_are_proposed_as_labels(tmp_path, order):
-    rows = [[("blurry", "fine", "dark")[i % 3], labels] for i, (_, labels) in enumerate(LISTED)]
-    listed(
-        tmp_path,
-        [["image", *["comment", "target"][::order]], *([name, *row[::order]] for name, row in zip(NAMES, rows, strict=True))],
-    )
-    with pytest.raises(Question) as question:
-        looked_at(tmp_path, Own(test_share=0.3))
-    assert question.value.options == {"labels": "target", "ignore": ["comment"]}
-    assert labels_of(asked(tmp_path)[0]) == MEANT
+    words = shlex.split(str(error.value).rpartition("init-data ")[2])
+    assert words[words.index("--names") + 1] == odd
+    assert looked_at(tmp_path, Own(test_share=0.3, names=[odd])).classes == sorted([*CATDOG, odd])
 
 
 @pytest.mark.parametrize("heads", ["label_1 label_2", "primary_label secondary_labels", "labels "])
@@ -423,6 +386,30 @@ def test_a_table_of_something_else_beside_folders_of_labels_is_left_out(tmp_path
     assert question.value.options == {"ignore": ["cameras.csv"]} | ({} if said else {"format": "folders"})
     raw, _ = asked(tmp_path, **said)
     assert raw.classes == CATDOG
+
+
+@pytest.mark.parametrize("top", ["", "survey/"])
+@pytest.mark.parametrize("heads", ["RelativePath File", "folder file", "Path FileName"])
+def test_a_folder_and_a_name_in_two_columns_are_written_in_one(tmp_path, heads, top):
+    rows = [[f"Site{i % 2}", f"{i // 2}.png", label] for i, (_, label) in enumerate(LISTED)]
+    pictures(tmp_path, [f"{top}{folder}/{name}" for folder, name, _ in rows])
+    write(tmp_path, [[*heads.split(), "label"], *rows], "data.csv")
+    with pytest.raises(DataError, match=r"name a photograph together: write both in one, such as Site0/0\.png"):
+        looked_at(tmp_path, Own(test_share=0.3))
+    write(tmp_path, [["file", "label"], *([f"{folder}/{name}", label] for folder, name, label in rows)], "data.csv")
+    assert [*labels_of(looked_at(tmp_path, Own(test_share=0.3))).values()] == [*MEANT.values()]
+
+
+def test_a_table_that_speaks_of_photographs_by_the_ids_of_another_is_not_left_out_unasked(tmp_path):
+    pictures(tmp_path, NAMES)
+    write(tmp_path, [["mediaID", "deploymentID", "filePath"], *([f"m{n}", "d1", n] for n in NAMES)], "media.csv")
+    rows = [[f"o{n}", f"m{n}", "d1", label] for n, label in LISTED]
+    write(tmp_path, [["observationID", "mediaID", "deploymentID", "scientificName"], *rows], "observations.csv")
+    write(tmp_path, [["deploymentID", "locationID"], ["d1", "l1"]], "deployments.csv")
+    with pytest.raises(DataError, match=r"speaks of photographs by column mediaID of media\.csv: .* --ignore observations"):
+        looked_at(tmp_path, Own(test_share=0.3))
+    write(tmp_path, [["image", "labels"], *LISTED])
+    assert labels_of(asked(tmp_path)[0]) == MEANT
 
 
 @pytest.mark.parametrize("file", ["labels.csv", "a.csv"])

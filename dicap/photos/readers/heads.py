@@ -11,20 +11,18 @@ SPLIT_WORDS = {
 SPLIT_NAMES = {word: split for split, words in SPLIT_WORDS.items() for word in words}
 IMAGE = (
     *("image", "images", "file_name", "filename", "file", "image_path", "filepath", "file_path", "path", "image_name"),
-    *("image_file", "img", "photo", "photograph", "picture", "image_id", "imageid", "id"),
+    *("image_file", "img", "photo", "photograph", "picture", "image_id", "id"),
 )
 LABEL = ("labels", "label", "ground_truth", "tags", "tag", "classes", "class", "categories", "category", "keywords")
 LABEL += ("class_name", "label_name")
 SPLIT = ("split", "set", "subset", "partition", "data_split", "phase")
-OPEN = ("unlabeled", "unlabelled", "not_labeled", "not_labelled")
 VALUE = re.compile(r"(is_)?(confidence|value|present|presence|positive|verified|truth|score|answer)")
-REMARK = re.compile(r"comments?|notes?|remarks?|descriptions?|captions?|text|title")
 GROUP = re.compile(r".*(patient|subject|person|scene|session|burst|seq|video|series|study|group|source|site|case|animal).*")
+BOX = re.compile(r"[xywh]|[xy]_?(min|max|[12])|bbox|boxes|polygon|segmentation")
 # Columns that exports of well-known programs always have: ids, sizes, places in the image, paths.
 USUAL = re.compile(
-    r"id|(image|annotation|label|category|class|object|task)_?id|(image|img|file|box)?_?(width|height|size|area)|[xywh]"
-    r"|[xy]_?(min|max|[12])|bbox|boxes|polygon|segmentation|iscrowd|depth|channels|url|uri|path|(image|file)_path|md5|sha1|sha256"
-    r"|checksum|index"
+    r"id|(image|annotation|label|category|class|object|task)_?id|(image|img|file|box)?_?(width|height|size|area)"
+    rf"|{BOX.pattern}|iscrowd|depth|channels|url|uri|path|(image|file)_path|md5|sha1|sha256|checksum|index"
 )
 # Columns of 0 and 1 that speak of a row, not of a picture.
 OF_ROWS = re.compile(
@@ -54,5 +52,5 @@ WORDS_OF_FILES = (*LABEL, "annotation", "annotations", "instances", "image", "im
 
 
 def plain(head: str) -> str:
-    """A head without what people vary: `File Name` and `file-name` are file_name."""
-    return re.sub(r"[\s_\-]+", "_", head.strip().casefold())
+    """A head without what people vary: `File Name`, `file-name` and `FileName` are file_name."""
+    return re.sub(r"[\s_\-]+|(?<=[a-z])(?=[A-Z])", "_", head.strip()).casefold()

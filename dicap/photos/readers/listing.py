@@ -54,14 +54,12 @@ class Listing:
         rows: what is said, in the order of the files.
         source: facts about where it came from.
         notes: lines a user should know.
-        literal: whether a missing value is no text, so that the text `NA` is a name.
         separated: the cells in which `;` separates names, joined; None: nothing separates names, or what does is said.
     """
 
     rows: list[Row]
     source: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    literal: bool = False
     separated: str | None = None
 
 

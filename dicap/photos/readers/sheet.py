@@ -23,7 +23,6 @@ OTHERS = "*"  # a cell of absent classes that says: all but the labels
 TRUE, FALSE = ("true", "yes", "y", "x", "✓", "✔"), ("false", "no", "n")
 YES, NO, MINUS = ("1", "1.0", *TRUE), ("0", "0.0", *FALSE), ("-1", "-1.0")
 MARKS = frozenset((*YES, *NO, *MINUS))
-SPREADSHEETS = frozenset(("#REF!", "#NAME?", "#VALUE!", "#DIV/0!", "#NUM!", "#NULL!"))  # cells that could not be computed
 Names = list[list[str] | None]  # of each row, sorted; [] for `-` (none), None where nothing is said
 
 
@@ -32,17 +31,15 @@ class Sheet:
     """The cells of a table, or of several that are read as one.
 
     Attributes:
-        cells: a column of objects for each head: texts, and in Parquet lists of labels; None for a missing value.
+        cells: a column of objects for each head: texts, and in Parquet lists of labels; None where a row's file has none.
         places: file and line (in Parquet the row) of each row.
         files: the file of each row.
-        literal: whether a missing value and the text `NA` are told apart, as in Parquet.
     """
 
     path: Path
     cells: pd.DataFrame
     places: list[str]
     files: list[Path]
-    literal: bool
 
     @property
     def header(self) -> list[str]:
@@ -81,11 +78,11 @@ def read_sheets(paths: Sequence[Path]) -> Sheet:
         raise DataError(f"{paths[0]}: no rows; list the images, one a row")
     cells = cells.astype(object).where(cells.notna(), None)
     places, files = ([one for sheet in sheets for one in getattr(sheet, key)] for key in ("places", "files"))
-    return Sheet(paths[0], cells, places, files, all(sheet.literal for sheet in sheets))
+    return Sheet(paths[0], cells, places, files)
 
 
 def read_sheet(path: Path) -> Sheet:
-    """Read a table. Columns without a head and a content are a spreadsheet's margin, and are left out.
+    """Read a table.
 
     Raises:
         DataError: the file is missing, is not UTF-8, has rows of other lengths, the heads a second time or two columns of one
@@ -105,8 +102,7 @@ def read_sheet(path: Path) -> Sheet:
     cells.columns = [head or f"column {number}" for number, head in enumerate(header, 1)]
     if any(twice := cells.columns.duplicated()):
         raise DataError(f"{path}: column {cells.columns[twice][0]} occurs twice; keep one")
-    kept = [bool(head) or any(row[c] for row in texts) for c, head in enumerate(header)]
-    return Sheet(path, cells.loc[:, kept], places, [path] * len(places), literal=ending == ".parquet")
+    return Sheet(path, cells, places, [path] * len(places))
 
 
 def decode(path: Path) -> str:
@@ -126,10 +122,8 @@ def _csv(path: Path) -> tuple[pd.DataFrame, list[str]]:
     separator = max(SEPARATORS, key=text.partition("\n")[0].count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     header, rows, places = [head.strip() for head in next(reader, [])], [], []
-    is_mark = "".join(header[:1]).casefold().startswith("sep=")
-    if is_mark or any(map(is_image_name, header)):
-        text = "is a spreadsheet's; remove it" if is_mark else f"has no heads; write some above, such as `image{separator}labels`"
-        raise DataError(f"{path}: line 1 {text}")
+    if any(map(is_image_name, header)):
+        raise DataError(f"{path}: line 1 has no heads; write some above, such as `image{separator}labels`")
     for row in reader:
         if not any(map(str.strip, row)):
             continue
@@ -143,15 +137,16 @@ def _csv(path: Path) -> tuple[pd.DataFrame, list[str]]:
 
 
 def _parquet(path: Path) -> tuple[pd.DataFrame, list[str]]:
-    """Its cells, None for a missing value and a list for an array, and their places."""
+    """Its cells, empty for a missing value and a list for an array, and their places."""
     with open(path, "rb") as file:  # pyarrow's message would have the path a second time, and be cut by its length
         try:
             frame = pd.read_parquet(file)
             frame = frame if isinstance(frame.index, pd.RangeIndex) else frame.reset_index()
         except ValueError as error:  # of pyarrow, or of what pandas keeps in the metadata
             raise DataError(f"{path}: not readable ({first_line(error)}); write it again") from None
-    cells = frame.astype(object).where(frame.notna(), None)
-    cells = cells.map(lambda cell: cell.tolist() if isinstance(cell, np.ndarray) else cell)
+    cells = (
+        frame.astype(object).where(frame.notna(), "").map(lambda cell: cell.tolist() if isinstance(cell, np.ndarray) else cell)
+    )
     return cells, [f"{path}: row {number}" for number in range(1, len(frame) + 1)]
 
 
@@ -172,9 +167,7 @@ def read_names(sheet: Sheet, head: str, separator: str, what: str = "labels") ->
         parts: Any = [cell] if isinstance(cell, int) and not isinstance(cell, bool) else cell
         if text is not None:
             parts = None if separator == ";" else _literal(text)
-            like_a_list = separator == "auto" and ";" not in text and text[:1] in ("[", "{") and text[-1] in "]}"
-            if parts is None and not like_a_list:
-                parts = re.split(between, text)
+            parts = re.split(between, text) if parts is None else parts
         if cell is None or text == "":
             names_of.append(None)
         elif text == NONE:
@@ -183,13 +176,10 @@ def read_names(sheet: Sheet, head: str, separator: str, what: str = "labels") ->
             names = {unicodedata.normalize("NFC", str(part).strip()) for part in parts} - {""}
             if NONE in names:
                 raise sheet.error(row, f"{what}: `{NONE}` says none of the classes and is no name among others")
-            if broken := SPREADSHEETS & names:
-                raise sheet.error(row, f"{what}: {min(broken)!r} is an error of a spreadsheet; correct the cell")
             names_of.append(sorted(names) if names or not parts else None)  # `['']` is an empty cell that was split
         else:
             shown = str(cell) if len(str(cell)) <= 60 else f"{str(cell)[:57]}..."
-            way = "; export a project of Label Studio as JSON" if isinstance(parts, dict) and "choices" in parts else ""
-            raise sheet.error(row, f"{what}: found {shown}, expected names, as one text with `;` between or as a list{way}")
+            raise sheet.error(row, f"{what}: found {shown}, expected names, as one text with `;` between or as a list")
     return names_of
 
 

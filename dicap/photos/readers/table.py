@@ -5,7 +5,7 @@ from pathlib import Path
 from dicap.errors import DataError
 from dicap.files.checksum import sha256
 from dicap.photos.readers.listing import Listing, Row, has_control, split_in, split_of
-from dicap.photos.readers.names import NUMBER, says_nothing
+from dicap.photos.readers.names import says_nothing
 from dicap.photos.readers.question import Question, typed
 from dicap.photos.readers.sheet import MARKS, NO, NONE, OTHERS, YES, Names, Sheet, read_names, read_sheets
 from dicap.settings import Own
@@ -17,15 +17,9 @@ SINGLE = ("image", "labels", "split", "group", "value", "absent", "open")  # rol
 def read(root: Path, own: Own) -> Listing:
     """Read the table, or several as one, as the settings say: nothing is guessed.
 
-    A row with labels is a training image where no split is said, and one without is not labelled. With a column of labels, the
-    classes are the names found, and all classes but a row's labels are absent, unless
-
-    - a column `absent` says which are; nothing is known of the others. There `-` means none, and `*` all but the labels;
-    - a column of values says of each row's label whether it is there (1) or absent (0); nothing is known of the others.
-
-    With columns of classes, 1 says that the class is there, 0 that it is absent; what -1 and an empty cell say `own.minus` and
-    `own.blank` say. Where all of them are empty nothing is said of the row if a blank means absent (`own.empty`), else it is not
-    labelled.
+    A row with labels is a training image where no split is said, and one without is not labelled. All classes but a row's labels
+    are absent; nothing is known of others than those that a column `absent`, of values or of a class speaks of. Where all columns
+    of classes are empty nothing is said of the row if a blank means absent (`own.empty`), else it is not labelled.
 
     Raises:
         DataError: a file or one of its rows is not as described; names the line. A column has no role.
@@ -38,6 +32,8 @@ def read(root: Path, own: Own) -> Listing:
         raise DataError(f"{sheet.path}: column {new[0]} has no role; {way}")
     if own.image is None or (own.labels is None) == (not own.classes):
         raise sheet.lacks("of images, of labels or of a class", "run `dicap-stage init-data` again")
+    if own.value is not None and own.rows == "image":
+        raise DataError(f"{sheet.path}: by --value {typed(own.value)} a row is one label of its image; or leave out --rows image")
     labels, absent, separated = _labels(sheet, own)
     rows, notes = _rows(sheet, own, root, labels, absent)
     names = {name for row in rows if row.split != "unlabeled" for name in row.labels or ()}
@@ -49,7 +45,7 @@ def read(root: Path, own: Own) -> Listing:
         roles["labels"] = f"{len(own.classes)} columns of 0 and 1 ({', '.join(own.classes)}; --ignore leaves one out)"
     roles |= {"not used": ", ".join(own.ignore)} if own.ignore else {}
     source = {"table": ", ".join(files), "sha256": sha256(sheet.path), "read": roles}
-    return Listing(rows, source, notes, literal=sheet.literal, separated=separated)
+    return Listing(rows, source, notes, separated=separated)
 
 
 def without_role(sheet: Sheet, own: Own) -> list[str]:
@@ -63,11 +59,10 @@ def without_role(sheet: Sheet, own: Own) -> list[str]:
 def _labels(sheet: Sheet, own: Own) -> tuple[Names, Names, str | None]:
     """The labels of each row, the classes known to be absent (None: all others), and `Listing.separated`."""
     if own.labels is None:
-        heads = own.classes or []
-        return *_marked(sheet, own, heads, [[[head] for head in heads]] * len(sheet.places)), None
+        return *_marked(sheet, own, own.classes or [], []), None
     labels = read_names(sheet, own.labels, own.separator)
     if own.value is not None:
-        return *_marked(sheet, own, [own.value], [[names or []] for names in labels]), None
+        return *_marked(sheet, own, [own.value], labels), None
     separated = None if own.separator == ";" else sheet.separated(filter(None, (own.labels, own.absent)), own.separator)
     return labels, read_absent(sheet, own.absent, labels, own.separator), separated
 
@@ -116,36 +111,34 @@ def marks(sheet: Sheet, head: str | None) -> list[int | None]:
     for row, text in enumerate(sheet.texts(head)):
         value = text.casefold()
         if value and value not in MARKS:
-            way = f"; or is it a count: --ignore {typed(str(head))}" if NUMBER.fullmatch(text) else ""
-            raise sheet.error(
-                row, f"column {head} is {text!r}; write 1 (there), 0 (absent), or leave it empty (--blank unknown){way}"
-            )
+            way = f"; or is it a count: --ignore {typed(str(head))}" if text.isdigit() else ""
+            text = f"column {head} is {text!r}; write 1 (there), 0 (absent), or leave it empty (--blank unknown)"
+            raise sheet.error(row, f"{text}{way}")
         values.append(1 if value in YES else 0 if value in NO else -1 if value else None)
     return values
 
 
-def _marked(sheet: Sheet, own: Own, heads: list[str], names: list[list[list[str]]]) -> tuple[Names, Names]:
+def _marked(sheet: Sheet, own: Own, heads: list[str], names: Names) -> tuple[Names, Names]:
     """The labels and the absent classes (None: all others) of each row, of which columns say whether they are there.
 
     Args:
-        heads: the columns.
-        names: what each of a row's values is of.
+        names: what the column of values is of in each row; columns of classes are of the class of their head.
     """
-    values = [*zip(*(marks(sheet, head) for head in heads), strict=True)]
-    nowhere = [*zip(*(sheet.cells[head].isna() & (not sheet.literal) for head in heads), strict=True)]  # not in the row's file
-    usual = "unknown" if any(0 in row for row in values) else "absent"
+    values = {head: marks(sheet, head) for head in heads}
+    usual = "unknown" if any(0 in column for column in values.values()) else "absent"
     present: Names = []
     absent: Names = []
-    for row, names_of_row in enumerate(names):
+    for row, place in enumerate(sheet.places):
         sides: dict[str, set[str]] = {"here": set(), "absent": set(), "unknown": set()}
-        nothing = own.value is None and not any(value is not None for value in values[row])
-        for head, value, lost, classes in zip(heads, values[row], nowhere[row], names_of_row, strict=True):
-            meaning = {1: "here", 0: "absent", -1: own.minus, None: "unknown" if lost or nothing else own.blank}[value]
+        nothing = own.value is None and all(column[row] is None for column in values.values())
+        for head, value in ((head, column[row]) for head, column in values.items()):
+            is_lost = sheet.cells[head][row] is None  # not in the row's file
+            meaning = {1: "here", 0: "absent", -1: own.minus, None: "unknown" if is_lost or nothing else own.blank}[value]
             if meaning == "auto":
                 key, what = ("minus", "-1") if value == -1 else ("blank", "empty")
                 text = f"column {head} is {what}: is the class absent, or is it unknown (--{key} absent or unknown)?"
-                raise Question(f"{sheet.places[row]}: {text}", **{key: usual})
-            sides[meaning].update(classes)
+                raise Question(f"{place}: {text}", **{key: usual})
+            sides[meaning].update([head] if own.value is None else names[row] or [])
         present.append(None if nothing else sorted(sides["here"]))
         absent.append(None if nothing or (own.value is None and not sides["unknown"]) else sorted(sides["absent"]))
     return present, absent

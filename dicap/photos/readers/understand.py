@@ -17,7 +17,7 @@ from dicap.photos.readers import coco_file, heads, label_studio, xml_files
 from dicap.photos.readers.derived import ask_of_derived
 from dicap.photos.readers.finder import Finder
 from dicap.photos.readers.folders import numbered, of_anything, parted, split_of_folder
-from dicap.photos.readers.heads import SPLIT_NAMES, plain
+from dicap.photos.readers.heads import SPLIT_NAMES, SPLIT_WORDS, plain
 from dicap.photos.readers.listing import is_ignored, split_in, words_of
 from dicap.photos.readers.names import NOTHING, doubt_of
 from dicap.photos.readers.question import Question, listed, typed
@@ -28,7 +28,6 @@ from dicap.settings.catalogue import FORMATS
 
 TABLES = (DOCUMENTED[0], "labels.parquet")  # where one of these is there, no other file is meant
 TABULAR, IF_NAMED = (".csv", ".tsv", ".tab", ".parquet"), (".txt", ".xlsx", ".xls", ".ods")
-GROUPS = 5  # values of a column at least, or a share of a fifth is no test split
 SEVERAL = 3  # columns of 0 and 1 that are believed rather than a column of texts beside them
 ROLES = {  # of columns that are asked about
     "open": "is a row with 1 in column {} not labelled?",
@@ -110,13 +109,15 @@ def _labels(root: Path, said: Own, others: list[str]) -> tuple[str, list[str]]:
             raise DataError(f"{root / name}: no such file; name one that is there, or none")
         if is_ours(root / name):
             raise DataError(f"{root / name}: answers of a model, or a list to import (`dicap-stage import-labels`); name labels")
+    strange: list[str] = []  # tables of something else than photographs
     if not said.files:
         tables = [name for name in others if name.lower().endswith(TABULAR) and name.count("/") < 2]
         tails = Finder(root, []).tails if tables else {}
         named = [name for name in tables if _names_one_of(tails, root / name)] or [name for name in tables if name in TABLES]
         tops = _tops(list_images(root, required=False)) if tables and not named else set()
-        if named or (len(tops) > 1 and not of_anything(tops)):  # others are of something else than photographs
-            others = [name for name in others if name in named or name not in tables]
+        if named or (len(tops) > 1 and not of_anything(tops)):
+            strange = [name for name in tables if name not in named]
+            others = [name for name in others if name not in strange]
     first = [name for name in TABLES if name in others and said.format in (None, "table")]
     kinds: dict[str, str] = {}
     for name in said.files or first[:1] or others:
@@ -129,6 +130,10 @@ def _labels(root: Path, said: Own, others: list[str]) -> tuple[str, list[str]]:
     best = min(kinds, key=lambda name: (kinds[name] == "table", len(words[name])))
     kind = kinds[best]
     files = [name for name in kinds if kinds[name] == kind and (said.files or words[name] == words[best])]
+    for name in strange if kind == "table" else ():
+        if key := _key(read_sheet(root / name), read_sheets([root / file for file in files])):
+            way = f"write the columns image and labels in one table; or if it holds no labels: --ignore {typed(name)}"
+            raise DataError(f"{root / name}: speaks of photographs by column {key} of {files[0]}: {way}")
     if rest := [name for name in kinds if name not in files]:
         text = f"labels could be those of {first_of(files, 3)} ({kind}) or of {first_of(rest, 3)}"
         way = f"to read several, pass --files {typed(listed([*kinds]))}"
@@ -143,6 +148,12 @@ def _names_one_of(tails: Container[str], table: Path) -> bool:
     with suppress(DataError):
         return any(_last(str(cell)) in tails for cell in read_sheet(table).cells.to_numpy().ravel())
     return False
+
+
+def _key(sheet: Sheet, images: Sheet) -> str | None:
+    """The column that a table without photographs has in common with one of photographs, whose rows it tells apart."""
+    keys = [head for head in sheet.header if head in images.header and len({*images.texts(head)}) == len(images.places)]
+    return next((head for head in keys if not {*sheet.texts(head)}.isdisjoint(images.texts(head))), None)
 
 
 def _last(path: str) -> str:
@@ -235,16 +246,17 @@ def _tops(images: list[str]) -> set[str]:
 
 
 class Column:
-    """A column of a table: its head, the same as `plain` has it, its cells, their words, and the names within these."""
+    """A column of a table: its head, the same as `plain` has it, its cells, and their words."""
 
     def __init__(self, head: str, texts: list[str]) -> None:
         self.head, self.name, self.texts = head, plain(head), texts
         self.words = {text.casefold() for text in texts} - {""}
-        self.names = {piece.strip() for word in self.words for piece in re.split(r"[^\w\s-]+", word)} - {""}
         # As a spreadsheet or pandas has columns, the first of which may number the rows.
         self.is_headless = re.fullmatch(r"column \d+|unnamed.*", head.casefold()) is not None
         self.numbers_rows = self.is_headless and len({*texts}) == len(texts) and all(map(str.isdigit, texts))
         self.names_images = 2 * sum(map(is_image_name, texts)) > len(texts)
+        self.lists_numbers = any(" " in text for text in texts) and "".join(texts).replace(" ", "").isdigit()
+        self.is_text = 2 * sum(not re.fullmatch(r"[-+\d.,:eETZ/\s]*", text) for text in texts) > len([*filter(None, texts)])
 
     def __str__(self) -> str:
         shown = dict.fromkeys(text if len(text) <= 24 else f"{text[:21]}..." for text in self.texts)
@@ -262,17 +274,17 @@ class Column:
             return False
         return len(marks) == len(filled) or 2 * sum(text not in ("y", "n") for text in marks) >= len(filled)
 
-    def shares_names(self, other: "Column") -> bool:
-        """Whether cells are those of another column, or at least half the names in the other's cells are in its own."""
-        return bool(self.words & other.words) or 2 * len(self.names & other.names) >= len(other.names) > 0
+    @cached_property
+    def pieces(self) -> list[str]:
+        """What stands in the cells, alone or with others."""
+        between = r"\s+" if self.lists_numbers else r"[^\w\s-]+"
+        return [piece.strip() for text in self.texts for piece in re.split(between, text.casefold()) if piece.strip()]
 
     @property
     def may_be_labels(self) -> bool:
-        """Whether it holds words, of which many stand there again, alone or with others."""
-        cells = [text for text in self.texts if text]
-        words = [text for text in cells if not re.fullmatch(r"[-+\d.,:eETZ/\s]*", text)]
-        pieces = [piece for text in words for piece in re.split(r"[^\w\s-]+", text) if piece.strip()]
-        return 2 * len(words) > len(cells) and len({*words}) > 1 and len({*pieces}) <= max(3, len(pieces) // 2)
+        """Whether it holds words, or lists of numbers, of which many stand there again."""
+        recur = len({*self.pieces}) <= max(3, len(self.pieces) // 2)
+        return (self.is_text or self.lists_numbers) and len(self.words) > 1 and recur
 
 
 class Columns:
@@ -280,7 +292,6 @@ class Columns:
 
     def __init__(self, root: Path, sheet: Sheet, said: Own) -> None:
         self._finder, self._sheet, self._said, self._own = Finder(root, []), sheet, said, said
-        without_role(sheet, said)  # refuses what is not there
         self._columns = {head: Column(head, sheet.texts(head)) for head in sheet.header}
 
     @property
@@ -299,8 +310,13 @@ class Columns:
         """The settings with the roles of the columns. Raises Question."""
         if self._own.image is None:
             self._image()
-        same = self._columns[str(self._own.image)].texts
-        self._leave([column for column in self._free if column.texts == same or column.numbers_rows])
+        images = self._columns[str(self._own.image)].texts
+        self._leave([column for column in self._free if column.texts == images or column.numbers_rows])
+        for one in self._free:
+            if self._is_folder(one) and len({*images}) < len({*zip(images, one.texts, strict=True)}):
+                text = f"columns {one.head} and {self._own.image} name a photograph together"
+                way = f"write both in one, such as {one.texts[0]}/{images[0]}"
+                raise DataError(f"{self._sheet.path}: {text}: {way}")
         if self._own.split is None:
             named = [one for one in self._called(heads.SPLIT) if one.words & {*SPLIT_NAMES} or one.name == heads.SPLIT[0]]
             self._choose("split", named, [one for one in self._free if len(one.words) > 1 and one.words <= {*SPLIT_NAMES}])
@@ -312,7 +328,7 @@ class Columns:
                 self._choose(key, named[:1])
         self._leave([one for one in self._free if not one.is_binary and heads.USUAL.fullmatch(one.name)])
         self._ask_of_others()
-        if self._own.value is not None:
+        if self._own.value is not None and self._own.rows is None:
             self._add(rows="label")
         return self._own
 
@@ -347,37 +363,36 @@ class Columns:
         """The column of labels, or those of classes."""
         binary = [one for one in self._free if one.is_binary]
         texts = [one for one in self._free if not one.is_binary and not one.names_images]
-        speak = [one for one in texts if not heads.GROUP.fullmatch(one.name)]
-        words = [one for one in speak if one.may_be_labels]  # perhaps under a head of other programs
-        speak = [one for one in speak if one in words or not heads.USUAL.fullmatch(one.name)]
         classes = [one.head for one in binary if not self._is_of_rows(one, [other.head for other in binary])]
-        words.sort(key=lambda one: (heads.REMARK.fullmatch(one.name) is not None, ";" not in "".join(one.texts)))
         named = [one for one in self._called(heads.LABEL) if one in texts]
-        if paths := [one for one in words if not named and self._is_folder(one)]:
-            speak = [one for one in speak if one not in paths]
-            words = [one for one in words if one not in paths] or ([] if classes else words)
-        others = [one for one in speak if one.is_headless] if named else speak
-        pairs = [(one, other) for one in named or words for other in others if other != one and one.shares_names(other)]
-        if pairs:
-            text = f"columns {', '.join(map(str, pairs[0]))} hold the same words"
-            way = "write labels in one column with `;` between, or 1 and 0 in one for each class; or name it: init-data --labels"
-            raise DataError(f"{self._sheet.path}: {text}: {way}")
+        words = [one for one in texts if one.may_be_labels and not heads.GROUP.fullmatch(one.name)]  # under any head
+        words = [one for one in words if not self._is_folder(one)] or ([] if classes else words)
+        words.sort(key=lambda one: ";" not in "".join(one.texts))
+        others = [one for one in texts if one.is_text and (one.is_headless or (not named and not self._is_folder(one)))]
+        for one, other in ((one, other) for one in named or words for other in others):
+            if one != other and not {*one.pieces}.isdisjoint(other.pieces):
+                way = "write labels in one column with `;` between, or 1 and 0 in one for each class"
+                raise DataError(
+                    f"{self._sheet.path}: columns {one}, {other} hold the same words: {way}; or name it: init-data --labels"
+                )
         in_folders = any("/" in text for text in self._columns[str(self._own.image)].texts)
         way = f"; or are folders the labels? init-data --ignore {typed(f'*{self._sheet.path.name}')}" if in_folders else ""
         self._choose("labels", named, words if len(classes) < SEVERAL else (), way)
         if self._own.labels is not None:
             return
         if not binary:
-            strange = f"{speak[0]} holds neither names that recur nor 1 and 0; " if speak else ""
-            which = f" {typed(speak[0].head)}" if len(speak) == 1 else ""
-            raise self._sheet.lacks("labels", f"{strange}write one, or one of 0 and 1 a class, or name it: --labels{which}{way}")
+            which = f" {typed(texts[0].head)}" if len(texts) == 1 else ""
+            way = f"write one whose names recur, or one of 0 and 1 a class, or name it: --labels{which}{way}"
+            raise self._sheet.lacks("labels", way)
         if not classes:
             raise self._ask(f"is column {binary[0].head} of 0 and 1 a class?", classes=[binary[0].head])
         self._add(classes=classes)
 
     def _is_of_rows(self, column: Column, binary: list[str]) -> bool:
         """Whether a column of 0 and 1 hardly is a class."""
-        known = heads.OF_ROWS.fullmatch(column.name) or heads.USUAL.fullmatch(column.name) or column.name in heads.OPEN
+        known = (
+            heads.OF_ROWS.fullmatch(column.name) or heads.USUAL.fullmatch(column.name) or column.name in SPLIT_WORDS["unlabeled"]
+        )
         return bool(known or NOTHING.fullmatch(column.head) or doubt_of(column.head, binary))
 
     def _is_folder(self, column: Column) -> bool:
@@ -395,37 +410,34 @@ class Columns:
 
     def _ask_of_others(self) -> None:
         """Ask of the columns that have no role."""
-        # The finest groups first, but for those of single images, and those that hardly leave two sides of a split, as of a sex.
         images = len(self._columns[str(self._own.image)].words)
-        free = sorted(self._free, key=lambda one: (len(one.words) < GROUPS, len(one.words) >= images, -len(one.words)))
-        binary = [one for one in free if one.is_binary]
+        free = sorted(self._free, key=lambda one: -len(one.words))  # the finest groups first, that leave two sides of a split
         usual = [one for one in free if heads.VALUE.fullmatch(one.name) and (one.words - {*YES} or "" in one.texts)]
-        apart = [one for one in free if self._own.labels and (one in usual or self._tells_labels_apart(one))]
+        apart = usual if any(heads.BOX.fullmatch(one.name) for one in self._columns.values()) else free
+        apart = [one for one in apart if one in usual or (self._own.labels and self._tells_labels_apart(one))]
+        if self._own.labels is None or self._own.rows == "image":
+            apart = []
         values = [one for one in apart if one.is_binary and (one in usual or one.words <= MARKS)]
         likely = {
-            "open": [one for one in binary if one.name in heads.OPEN],
+            "open": [one for one in free if one.is_binary and one.name in SPLIT_WORDS["unlabeled"]],
             "value": [one for one in values if len(values) == 1 or one in usual],
-            "group": [one for one in free if not one.is_binary and len(one.words) > 1 and heads.GROUP.fullmatch(one.name)],
+            "group": [
+                one for one in free if not one.is_binary and 1 < len(one.words) < images and heads.GROUP.fullmatch(one.name)
+            ],
         }
-        no_splits = [*likely["open"], *apart]
-        splits = [one.head for one in binary if {*one.name.split("_")} & {*SPLIT_NAMES} and one not in no_splits]
-        classes = self._own.classes
-        if splits:
-            way = f"; or it is a class: --classes {typed(listed([*classes, splits[0]]))}" if classes else ""
-            text = f"column {splits[0]} of 0 and 1 may be the split: write a column split (train, val, test) in its place"
-            raise DataError(f"{self._sheet.path}: {text}; or it says nothing: --ignore {typed(splits[0])}{way}")
         roles = {role: some[0] for role, some in likely.items() if some and getattr(self._own, role) is None}
         texts = [ROLES[role].format(" or ".join(map(str, likely[role]))) for role in roles]
         left = [one for one in self._free if one not in roles.values()]
+        if unclear := [one for one in apart if one in left and (one.is_binary or len(one.words) == 2 or one in usual)]:
+            text = f"does {unclear[0]} say whether a row's label is there? Then write 1 and 0 there"
+            way = f"if each row's label is there: --ignore {typed(unclear[0].head)}"
+            raise DataError(f"{self._sheet.path}: {text}; {way}")
         named = {role: column.head for role, column in roles.items()}
         if any(one.may_be_labels for one in left) and not self._said.labels and self._own.labels:
             named["labels"] = self._own.labels
             texts.append(f"the labels are taken from column {self._columns[self._own.labels]}")
         if left:
             texts.append(f"no role is known of {', '.join(map(str, left))}: labels, a class, the split, a group?")
-        if unclear := [one.head for one in apart if one in left and (one.is_binary or len(one.words) == 2 or one in usual)]:
-            way = "Then write 1 and 0 there (--value); by --ignore each row says that its label is there"
-            texts.append(f"or does {' or '.join(unclear)} say whether a row's label is there? {way}")
         if texts:  # somebody looks at what was taken for a class, too
-            shown = classes if classes and left and not self._said.classes else []
+            shown = (self._own.classes or []) if left and not self._said.classes else []
             raise self._ask("; ".join(texts), **named, ignore=[one.head for one in left], classes=shown)

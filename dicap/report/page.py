@@ -168,14 +168,15 @@ def _learning(run: Evidence) -> Iterator[Drawing]:
 
 
 def _what_acts(run: Evidence) -> Iterator[str]:
-    """A sentence a stage: the mean shares of its terms, and which of them hardly act."""
+    """Sentences per stage: the mean gradient shares of its loss terms, and the terms with hardly any effect."""
     for stage, name in STAGE_NAMES.items():
         rows: list[Any] = run.of_stage(stage).to_dict("records")
         shares = pd.DataFrame(map(ledger.shares, rows)).mean()
         if len(shares):
             parts = [f"{ledger.TERMS[str(term)]} {ledger.percent(share)}" for term, share in shares.items()]
             yield f"{name}: {', '.join(parts)}."
-            yield from (f"{ledger.TERMS[str(term)].capitalize()} hardly acts." for term in shares.index[shares < ledger.HARDLY])
+            idle = shares.index[shares < ledger.HARDLY]
+            yield from (f"{ledger.TERMS[str(term)].capitalize()} has hardly any effect." for term in idle)
 
 
 def _calibration(run: Evidence, settings: dict[str, Any]) -> Iterator[Drawing]:

@@ -1,4 +1,4 @@
-"""Choices of a machine, not of an experiment: device, mixed precision, workers. Changing them retrains nothing."""
+"""Options of the machine, not of the experiment: device, mixed precision, workers. Changing them reruns no stage."""
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from dicap.errors import SettingsError
 
 @dataclass(frozen=True)
 class Runtime:
-    """Where and how a stage computes.
+    """The device, precision and workers of a stage.
 
     Attributes:
         amp: dtype of mixed precision, or None for fp32.
@@ -25,7 +25,7 @@ class Runtime:
 
     @staticmethod
     def choose(device: str = "auto", amp: str = "auto", workers: int | None = None) -> "Runtime":
-        """Resolve `auto`. Raises SettingsError for a device that is not there, or float16 on a processor."""
+        """Resolve `auto`. Raises SettingsError for a device that does not exist, or float16 on a CPU."""
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
         try:
@@ -41,12 +41,12 @@ class Runtime:
         return Runtime(place, dtype, workers)
 
     def put(self, values: np.ndarray | Tensor) -> Tensor:
-        """An array of the host on the device, without waiting for it: a copy from pinned memory takes its turn there."""
+        """Copy an array or tensor from the CPU to the device. The copy to a GPU is asynchronous, from pinned memory."""
         tensor = torch.from_numpy(values) if isinstance(values, np.ndarray) else values
         if self.device.type != "cuda":
             return tensor.to(self.device)
         return tensor.pin_memory().to(self.device, non_blocking=True)
 
     def autocast(self) -> AbstractContextManager:
-        """Mixed precision for forward passes; losses leave it by themselves."""
+        """Mixed precision for forward passes; the losses themselves compute in fp32."""
         return torch.autocast(self.device.type, dtype=self.amp, enabled=self.amp is not None)

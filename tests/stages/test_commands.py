@@ -76,7 +76,7 @@ def test_what_a_disk_cannot_do_is_one_line(project, monkeypatch):
 
     monkeypatch.setattr("fcntl.flock", without_locks)
     code, line = project.refused("warmup")
-    assert code == 1 and line.endswith(": cannot be locked (No locks available); choose a disk that has locks")
+    assert code == 1 and line.endswith(": cannot be locked (No locks available); choose a disk that supports locks")
 
 
 @pytest.mark.parametrize("command", ["check", "config", "run"])

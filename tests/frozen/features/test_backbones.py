@@ -93,7 +93,7 @@ def test_auto_for_a_network_that_says_nothing_is_one_line():
 
 
 def test_an_image_size_that_patches_do_not_fill_is_one_line(small):
-    with pytest.raises(SettingsError, match=r"image_size: found 60, .* patches of 14 x 14 .* 56 or 70 \(its own size is 518\)"):
+    with pytest.raises(SettingsError, match=r"image_size: found 60, .* patches of 14 x 14 .* 56 or 70 \(it was trained at 518\)"):
         small("dinov2", size=60)
 
 

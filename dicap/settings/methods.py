@@ -76,7 +76,7 @@ class Drml(Section):
     rounds: Count = published(150, "epochs of the main stage")
     iterations: Count = published(100, "steps per round")
     batch_size: Count = published(64, "labelled images per step, and as many unlabelled images")
-    start: Whole = published(50, "images are adopted at the end of each later round; rounds count from 0")
+    start: Whole = published(50, "the last round without adopted images; rounds count from 0")
     per_round: Count = assumed(20, "images adopted per round, those with the smallest disagreement; the paper: 10 to 20")
     relation: NonNegative = published(0.2, "weight of L_R (the paper says 0.5, its code 0.2)")
     discrepancy: NonNegative = published(1.0e-5, "weight of L_DA")

@@ -122,10 +122,10 @@ def _run_own_program() -> None:
     A queued or temporary experiment runs in its own folder, and its results are recorded with that folder's code. The installed
     program belongs to the workspace, where the code may have changed since.
     """
-    own, path = Path("stages/cli.py"), os.environ.get("PYTHONPATH", "")
-    if "DVC_STAGE" not in os.environ or not own.is_file():
+    project_cli, path = Path("stages/cli.py"), os.environ.get("PYTHONPATH", "")
+    if "DVC_STAGE" not in os.environ or not project_cli.is_file():
         return
-    if not own.samefile(__file__) and path.split(os.pathsep)[0] != os.getcwd():
+    if not project_cli.samefile(__file__) and path.split(os.pathsep)[0] != os.getcwd():
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.getcwd(), path)))
         os.execv(sys.executable, [sys.executable, "-m", "stages.cli", *sys.argv[1:]])
 

@@ -64,8 +64,8 @@ def isotonic_knots(knots: list[float], rates: list[float], groups: list[NDArray]
     Equal knots become one with the mean of their rates, because interpolation needs strictly ascending knots.
     """
     rate = isotonic_regression(rates, weights=[len(group) for group in groups]).x.clip(0, 1)
-    unique, place = np.unique(np.array(knots), return_inverse=True)
-    return unique, np.bincount(place, rate) / np.bincount(place)
+    unique, index = np.unique(np.array(knots), return_inverse=True)
+    return unique, np.bincount(index, rate) / np.bincount(index)
 
 
 def logistic_curve(x: NDArray, y: NDArray) -> NDArray:

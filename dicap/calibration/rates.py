@@ -92,27 +92,27 @@ def estimate_rates(n_pos: Tensor, n_neg: Tensor, *, anchor: str = "left", empty_
             nearest rate, and uses bin centres if all bins are empty; `zero` keeps the literal 0 / eps = 0.
     """
     total = n_pos + n_neg
-    seen = total > 0
+    has_entries = total > 0
     r_pos = n_pos / (total + EPS)
     if empty_bin == "interpolate":
-        r_pos = _fill_empty(r_pos, seen)
+        r_pos = _fill_empty(r_pos, has_entries)
     else:
         assert empty_bin == "zero", empty_bin
     return Rates(n_pos, n_neg, r_pos, anchor)
 
 
-def _fill_empty(rates: Tensor, seen: Tensor) -> Tensor:
+def _fill_empty(rates: Tensor, has_entries: Tensor) -> Tensor:
     """Linear interpolation over the bin index between bins with entries; (K,) -> (K,)."""
     bins = len(rates)
     k = torch.arange(bins, device=rates.device)
     position = k.to(rates.dtype)  # quotients of integers would be float32
-    left = torch.where(seen, k, -1).cummax(0).values  # nearest bin with entries at or before k, or -1
-    right = torch.where(seen, k, bins).flip(0).cummin(0).values.flip(0)  # nearest bin with entries at or after k, or K
+    left = torch.where(has_entries, k, -1).cummax(0).values  # nearest bin with entries at or before k, or -1
+    right = torch.where(has_entries, k, bins).flip(0).cummin(0).values.flip(0)  # nearest bin with entries at or after k, or K
     low, high = left.clamp_min(0), right.clamp_max(bins - 1)
     low, high = torch.where(left < 0, high, low), torch.where(right >= bins, low, high)
     share = (position - low) / (high - low).clamp_min(1)
-    filled = torch.where(seen, rates, rates[low] + share * (rates[high] - rates[low]))
-    return torch.where(seen.any(), filled, (position + 0.5) / bins)
+    filled = torch.where(has_entries, rates, rates[low] + share * (rates[high] - rates[low]))
+    return torch.where(has_entries.any(), filled, (position + 0.5) / bins)
 
 
 def interpolated(p: Tensor, r_pos: Tensor, *, anchor: str = "left") -> Tensor:

@@ -172,8 +172,8 @@ def _check_rejected(raw: RawSet, rejected: dict[int, str], max_rejected: float, 
     listing = destination.with_name(f"{destination.name}.rejected.csv")
     listing.unlink(missing_ok=True)
     share = len(rejected) / max(len(raw.items), 1)
-    left = {item.split for row, item in enumerate(raw.items) if row not in rejected}
-    lost = [split for split in ("train", "test") if split not in left and any(item.split == split for item in raw.items)]
+    remaining = {item.split for row, item in enumerate(raw.items) if row not in rejected}
+    lost = [split for split in ("train", "test") if split not in remaining and any(item.split == split for item in raw.items)]
     if raw.items and share <= max_rejected and not lost:
         return
     if not rejected:

@@ -74,16 +74,16 @@ def split_roles(
     ordered = _permuted(train[added[train] != "unlabeled"], ids, seed, by_id)  # the ratio is a share of these images
     ordered = ordered[together(groups[ordered])]
     drawn = ordered[: border(ordered, int(ratio * len(ordered)), groups)]
-    given = _permuted(np.setdiff1d(train[[was is not None for was in added[train]]], drawn), ids, seed, by_id)
-    given = given[together(groups[given])]
+    labelled_later = _permuted(np.setdiff1d(train[[was is not None for was in added[train]]], drawn), ids, seed, by_id)
+    labelled_later = labelled_later[together(groups[labelled_later])]
     role = np.full(len(ids), "unlabeled", dtype=object)
     role[split == "test"] = "test"
-    for rows in (drawn, given):
+    for rows in (drawn, labelled_later):
         n_sup = border(rows, int((1 - est_fraction) * len(rows)), groups, least=1)
         role[rows[:n_sup]], role[rows[n_sup:]] = "sup", "est"
     # An image that was labelled later gets the role of the drawn images of its group.
-    role_of = {groups[row]: role[row] for row in (*given, *drawn)}
-    role[given] = [role_of[groups[row]] for row in given]
+    role_of = {groups[row]: role[row] for row in (*labelled_later, *drawn)}
+    role[labelled_later] = [role_of[groups[row]] for row in labelled_later]
     n_sup, n_est = int((role == "sup").sum()), int((role == "est").sum())
     if not n_sup or not n_est:
         raise SettingsError(
@@ -108,8 +108,8 @@ def border(rows: np.ndarray, n: int, groups: np.ndarray, *, least: int = 0) -> i
     """
     if not 0 < n < len(rows):
         return n
-    own = groups[rows]
-    changes = np.flatnonzero(own[1:] != own[:-1]) + 1
+    row_groups = groups[rows]
+    changes = np.flatnonzero(row_groups[1:] != row_groups[:-1]) + 1
     behind = int(min(changes[changes >= n], default=len(rows)))
     return behind if len(rows) - behind >= least else int(max(changes, default=behind))
 

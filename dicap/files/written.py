@@ -77,7 +77,7 @@ def replacing_own_folder(path: Path) -> Iterator[Path]:
     with replacing_folder(path) as temporary:
         yield temporary
         write_json(_marks(temporary), temporary / FOLDER_NOTE)
-        lost = {one.name for one in path.glob("*")} - set(os.listdir(temporary))
+        lost = {file.name for file in path.glob("*")} - set(os.listdir(temporary))
         if lost:  # files of another command, which this command would remove
             raise not_own(path / min(lost))
 

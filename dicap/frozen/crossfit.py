@@ -53,11 +53,11 @@ class Teachers:
         The head without these folds scores open entries. For a labelled entry of fold j the head also leaves out j, so the score
         is out of fold.
         """
-        own = self.logits[self.without.index(without)]
-        scores = own.copy()
+        base = self.logits[self.without.index(without)]
+        scores = base.copy()
         for j in set(range(n_folds(self.fold))) - set(without):
-            other, rows = self.logits[self.without.index(tuple(sorted((*without, j))))], np.flatnonzero(self.fold == j)
-            scores[rows] = np.where(self.open[rows], own[rows], other[rows])
+            held_out, rows = self.logits[self.without.index(tuple(sorted((*without, j))))], np.flatnonzero(self.fold == j)
+            scores[rows] = np.where(self.open[rows], base[rows], held_out[rows])
         return expit(scores.astype(np.float64)).astype(np.float32)
 
 
@@ -71,8 +71,8 @@ def solve_teachers(rows: NDArray, y: NDArray, fold: NDArray, *, loss_weight: flo
     known = y >= 0
     folds = range(n_folds(fold))
     without = [(), *((k,) for k in folds), *itertools.combinations(folds, 2)]
-    seen = np.stack([~np.isin(fold, leave) for leave in without]).astype(np.float32)[:, :, None]  # (H, n_l, 1)
-    weight = seen if known.all() else seen * known
+    row_weight = np.stack([~np.isin(fold, leave) for leave in without]).astype(np.float32)[:, :, None]  # (H, n_l, 1)
+    weight = row_weight if known.all() else row_weight * known
     heads = solve(rows[: len(y)], y, weight=weight, loss_weight=loss_weight, tolerance=TOLERANCE)
     unlabelled = np.ones((len(rows) - len(y), y.shape[1]), bool)
     return Teachers(fold, np.concatenate([~known, unlabelled]), without, heads.logits(rows))
@@ -105,12 +105,12 @@ def solve_students(
         pseudo_weight: factor of the pseudo-labels' weights, relative to the weight 1 of a labelled entry.
     """
     n = len(y)
-    seen = _student_weights(fold)  # (K + 1, n_l, 1)
-    assert len(pseudo) == len(seen), (len(pseudo), len(seen))
+    row_weight = _student_weights(fold)  # (K + 1, n_l, 1)
+    assert len(pseudo) == len(row_weight), (len(pseudo), len(row_weight))
     target, weight = (np.stack([part[i] for part in pseudo]) for i in (0, 1))  # (H, n, C) each
     known, weight = y >= 0, pseudo_weight * weight
     target[:, :n] = np.where(known, y, target[:, :n])
-    weight[:, :n] = seen * np.where(known, np.float32(1), weight[:, :n])
+    weight[:, :n] = row_weight * np.where(known, np.float32(1), weight[:, :n])
     return solve(rows, target, weight=weight, loss_weight=loss_weight, tolerance=TOLERANCE)
 
 

@@ -70,4 +70,4 @@ def logits_out_of_fold(x: NDArray, y: NDArray, fold: NDArray, candidates: Sequen
 def log_losses(z: NDArray, y: NDArray) -> NDArray:
     """Log loss (G,) of logits (G, n, C): mean over the known entries of y (n, C)."""
     known = y >= 0
-    return np.array([float((np.logaddexp(0, each) - y * each)[known].mean()) for each in z])
+    return np.array([float((np.logaddexp(0, logits) - y * logits)[known].mean()) for logits in z])

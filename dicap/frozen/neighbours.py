@@ -24,9 +24,9 @@ def affinity(x: NDArray, k: int) -> sparse.csr_matrix:
         return sparse.csr_matrix((n, n), dtype=np.float32)
     length = np.linalg.norm(x, axis=1, keepdims=True)
     unit = x / np.where(length > 0, length, 1)  # scikit-learn would treat a row shorter than 1e-6 as zero
-    near = kneighbors_graph(unit, min(k, n - 1), mode="distance", metric="cosine")  # 1 - cosine
-    near.data = np.maximum(1 - near.data, 0) ** COSINE_POWER
-    w = near + near.T
+    graph = kneighbors_graph(unit, min(k, n - 1), mode="distance", metric="cosine")  # 1 - cosine
+    graph.data = np.maximum(1 - graph.data, 0) ** COSINE_POWER
+    w = graph + graph.T
     scale = sparse.diags(1 / np.sqrt(np.asarray(w.sum(1)).ravel() + 1e-9))
     return (scale @ w @ scale).tocsr().astype(np.float32)
 

@@ -29,16 +29,16 @@ class Runtime:
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
         try:
-            place = torch.device(device)
-            torch.empty(0, device=place)
+            chosen = torch.device(device)
+            torch.empty(0, device=chosen)
         except (RuntimeError, AssertionError):
             raise SettingsError(f"--device: found {device!r}, which this machine does not have; use auto or cpu") from None
         if amp == "auto":
-            amp = "off" if place.type == "cpu" else "bf16" if torch.cuda.is_bf16_supported() else "fp16"
+            amp = "off" if chosen.type == "cpu" else "bf16" if torch.cuda.is_bf16_supported() else "fp16"
         dtype = {"off": None, "bf16": torch.bfloat16, "fp16": torch.float16}[amp]
-        if dtype is torch.float16 and place.type == "cpu":
+        if dtype is torch.float16 and chosen.type == "cpu":
             raise SettingsError("--amp: found 'fp16' on a CPU, which would need gradient scaling there; use bf16 or off")
-        return Runtime(place, dtype, workers)
+        return Runtime(chosen, dtype, workers)
 
     def put(self, values: np.ndarray | Tensor) -> Tensor:
         """Copy an array or tensor from the CPU to the device. The copy to a GPU is asynchronous, from pinned memory."""

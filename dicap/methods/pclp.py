@@ -73,8 +73,8 @@ class PCLP(Method):
     @property
     def adversary_size(self) -> int:
         """Image size of the adversary in pixels: pclp.adversary_size, or the largest power of two within image_size."""
-        wanted = self.settings.pclp.adversary_size
-        return 1 << (self.settings.image_size.bit_length() - 1) if wanted == "auto" else wanted
+        setting = self.settings.pclp.adversary_size
+        return 1 << (self.settings.image_size.bit_length() - 1) if setting == "auto" else setting
 
     def make_head(self, channels: int) -> nn.Module:
         """The latent head; with the backbone it is the encoder."""

@@ -90,10 +90,10 @@ def _leave_one_out(score: np.ndarray, positive: np.ndarray) -> tuple[float, np.n
     y = positive[order].astype(int)  # (N,) highest score first
     last = np.r_[np.diff(score[order]) != 0, True]  # (N,) bool: the last image of a group of ties
     group = np.cumsum(last) - last  # (N,) the group of each image
-    seen = np.flatnonzero(last) + 1  # (G,) images up to the end of each group
+    retrieved = np.flatnonzero(last) + 1  # (G,) images up to the end of each group
     true = y.cumsum()[last]  # (G,) positives among them
-    step, others = np.diff(true, prepend=0), np.maximum(seen - 1, 1)
-    above = np.r_[0, np.cumsum(step * true / seen)]  # (G + 1,) for each group the sum over the groups above it
+    step, others = np.diff(true, prepend=0), np.maximum(retrieved - 1, 1)
+    above = np.r_[0, np.cumsum(step * true / retrieved)]  # (G + 1,) for each group the sum over the groups above it
     # below[k]: (G + 1,) for each group the sum from this group on, without one image of label k above it
     below = np.stack([np.r_[np.cumsum((step * (true - k) / others)[::-1])[::-1], 0] for k in (0, 1)])
     own = (step[group] - y) * (true[group] - y) / others[group]

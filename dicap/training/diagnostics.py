@@ -21,8 +21,8 @@ from dicap.training.hidden import HiddenLabelReader
 def map_of_scores(experiment: Experiment, scores: dict[str, Tensor]) -> dict[str, float]:
     """mAP of scores (n, C) of the test images, {"map_<name>": percent}."""
     y = HiddenLabelReader(experiment.folder).labels(experiment.roles.test)[0].numpy()
-    own = experiment.settings.dataset == OWN
-    return {f"map_{name}": mean_average_precision(p.cpu().numpy(), y, testable=own) for name, p in scores.items()}
+    testable = experiment.settings.dataset == OWN
+    return {f"map_{name}": mean_average_precision(p.cpu().numpy(), y, testable=testable) for name, p in scores.items()}
 
 
 class Diagnostics:
@@ -75,10 +75,10 @@ class Diagnostics:
         p, y = self._compared(p), self._y
         n_pos, n_neg = count_bins(p, y, self._bins)
         entries = int((y >= 0).sum()) or math.nan
-        best = estimate_rates(n_pos, n_neg, anchor="centre")
-        stated, least = (float(surprisals(curve.at(p), y).sum()) / entries for curve in (rates, best))
+        true_rates = estimate_rates(n_pos, n_neg, anchor="centre")
+        log_loss, best_log_loss = (float(surprisals(curve.at(p), y).sum()) / entries for curve in (rates, true_rates))
         error = curve_error(rates.r_pos, estimate_rates(n_pos, n_neg).r_pos, n_pos + n_neg)
-        return {"curve_error": error, "log_loss": stated, "excess_log_loss": stated - least}
+        return {"curve_error": error, "log_loss": log_loss, "excess_log_loss": log_loss - best_log_loss}
 
 
 def _mean_and_deviation(pseudo: PseudoLabels, label: int) -> tuple[float, float]:

@@ -36,12 +36,12 @@ def command(params: Path, model: Path | None, out: Path | None, gallery: Path | 
         check_own_folder(out)
     settings = load(params)
     experiment = open_experiment(settings, runtime, None if model else "finetune")
-    own = ARTIFACTS / "finetune" / "model.safetensors"
+    model_path = model or ARTIFACTS / "finetune" / "model.safetensors"
     written = out or (None if model else ARTIFACTS / "evaluate")
     with tempfile.TemporaryDirectory() as scratch:
         folder = written or Path(scratch) / "evaluate"
-        result = evaluate(experiment, model or own, folder, environment(), own=chosen)
-        page = plugged("gallery of test images")(settings, experiment.store, model or own, folder, gallery) if gallery else None
+        result = evaluate(experiment, model_path, folder, environment(), own=chosen)
+        page = plugged("gallery of test images")(settings, experiment.store, model_path, folder, gallery) if gallery else None
     facts: dict[str, Any] = {"mAP": round(result["map"], 2)}
     corrected, is_biased = headline(result)
     if is_biased:
@@ -64,11 +64,11 @@ def command(params: Path, model: Path | None, out: Path | None, gallery: Path | 
         facts["F1 at its best"] = (
             f"{result['f1_best']:.3f}, at threshold {result['threshold_best']:.3g}, chosen on held-out labelled images"
         )
-    facts["model"] = f"{model or own}: {result['model']} model of {result['stage']}"
+    facts["model"] = f"{model_path}: {result['model']} model of {result['stage']}"
     if written is not None:
         facts |= {"numbers": str(written / "details.json"), "model card": str(written / "MODEL_CARD.md")}
     for line in result["warnings"]:
         click.echo(f"Warning: {line}", err=True)
     if page is not None:
         facts["gallery"] = str(page)
-    finish("evaluate", facts, [f"dicap-stage predict {model or own} FOLDER" if page is None else opening(page)])
+    finish("evaluate", facts, [f"dicap-stage predict {model_path} FOLDER" if page is None else opening(page)])

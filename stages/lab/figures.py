@@ -45,9 +45,9 @@ def command(panel: str, out: Path, dataset: str | None, seed: int | None, ratio:
         data = _curves(panel, runs, settings.seed if seed is None else seed, ratio or settings.ratio)
     paths = [out / f"figure{panel}.{ending}" for ending in ("svg", "pdf")]
     with house_style():
-        drawn = getattr(paper, f"figure_{panel}")(data)
+        figure = getattr(paper, f"figure_{panel}")(data)
         for path in paths:
-            save(drawn, path)
+            save(figure, path)
     finish("figures", {"drawn": [*map(str, paths)]})
 
 

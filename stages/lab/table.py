@@ -58,23 +58,23 @@ def command(
     kinds = {kind, None} if grid else {kind}  # --grid also accepts a grid that names no table
     plans = [plan for plan in map(read_grid, grid or sorted(GRIDS.glob("*.yaml"))) if plan.table in kinds]
     runs, frame_notes = frame_of(experiments, rows_of(kind, plans, experiments, overrides, params))
-    made = [tables.readings_table(runs, plans[0].cases)] if kind == "readings" and not runs.empty else []
-    for spec in [] if runs.empty or made else tables.spec_of(kind):
+    results = [tables.readings_table(runs, plans[0].cases)] if kind == "readings" and not runs.empty else []
+    for spec in [] if runs.empty or results else tables.spec_of(kind):
         published = tables.published_numbers(spec)
         if kind == "main":
-            made += budget_tables(runs, spec, published)
+            results += budget_tables(runs, spec, published)
         else:
-            made.append(tables.collect(runs, spec, published))
-    made = [table for table in made if table.rows]  # a table may be empty: runs on a CPU have no GPU memory
-    if not made:
+            results.append(tables.collect(runs, spec, published))
+    results = [table for table in results if table.rows]  # a table may be empty: runs on a CPU have no GPU memory
+    if not results:
         reason = "belongs to it" if runs.empty else "has a number for it (a solved head has no minutes per epoch)"
         message = f"table {kind}: no finished run {reason}; run some with dicap-stage sweep, then repeat this command"
         raise DataError("\n".join([*notes, *frame_notes, message]))
-    made[-1].notes.extend(notes + frame_notes)
+    results[-1].notes.extend(notes + frame_notes)
     for ending, write in (("md", tables.to_markdown), ("csv", tables.to_csv)):
         with replacing_own(out / f"{kind}.{ending}") as temporary:
-            temporary.write_text("\n".join(write(table) for table in made), encoding="utf-8")
-    for table in made:
+            temporary.write_text("\n".join(write(table) for table in results), encoding="utf-8")
+    for table in results:
         say(tables.to_markdown(table))
     finish("table", {"written": [str(out / f"{kind}.{ending}") for ending in ("md", "csv")]})
 

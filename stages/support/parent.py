@@ -31,7 +31,7 @@ def end_descendants(grace: float = _GRACE) -> None:
         with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
             if os.getpgid(process.pid) == os.getpgrp():
                 process.send_signal(signal.SIGINT)
-    _, left = psutil.wait_procs(children, timeout=grace)
-    for process in {*left, *psutil.Process().children(recursive=True)}:
+    _, alive = psutil.wait_procs(children, timeout=grace)
+    for process in {*alive, *psutil.Process().children(recursive=True)}:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()

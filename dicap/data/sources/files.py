@@ -61,17 +61,17 @@ def list_others(folder: Path) -> list[str]:
 
 def _files_below(folder: Path, again: bool, projects: bool = True) -> list[str]:
     files, written, seen = [], set(), set()
-    for place, folders, names in os.walk(folder, followlinks=True):
-        real = os.path.realpath(place)
-        above = Path(place).parents
+    for directory, folders, names in os.walk(folder, followlinks=True):
+        real = os.path.realpath(directory)
+        above = Path(directory).parents
         visited = real in (map(os.path.realpath, above[: len(above) - len(folder.parents)]) if again else seen)
-        if visited or (not projects and Path(place) != folder and {"dvc.yaml", "params.yaml"} <= {*names}):
+        if visited or (not projects and Path(directory) != folder and {"dvc.yaml", "params.yaml"} <= {*names}):
             folders.clear()
             continue
         seen.add(real)
         folders[:] = sorted(name for name in folders if not name.startswith(".") and not THUMBNAILS.fullmatch(name))
-        relative = Path(place).relative_to(folder)
-        written |= {(relative / name).as_posix() for name in written_below(Path(place))}
+        relative = Path(directory).relative_to(folder)
+        written |= {(relative / name).as_posix() for name in written_below(Path(directory))}
         files += [(relative / name).as_posix() for name in names if not name.startswith(".")]
     return [name for name in files if name not in written]
 
@@ -96,10 +96,10 @@ def linked_folder(file: Path, root: Path) -> Path:
 
     A linked folder of photographs is trusted as the user's intention. A link of a single file to elsewhere is not.
     """
-    place = root
+    folder = root
     if file.is_relative_to(root):
         for part in file.relative_to(root).parts[:-1][:2]:
-            place = place / part
-            if place.is_symlink():
-                return place
+            folder = folder / part
+            if folder.is_symlink():
+                return folder
     return root

@@ -95,10 +95,10 @@ class _FeatureMap(nn.Module):
 
 def with_backbone(network: Network, backbone: nn.Module) -> Network:
     """A network with this backbone that shares everything else with `network`."""
-    other = copy.copy(network)
-    other._modules = dict(network._modules)
-    other.backbone = backbone
-    return other
+    result = copy.copy(network)
+    result._modules = dict(network._modules)
+    result.backbone = backbone
+    return result
 
 
 def _agrees(onnx_network: Network, network: Network, image_size: int) -> bool:

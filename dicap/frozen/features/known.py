@@ -33,7 +33,7 @@ class KnownFeatures:
         recipe = Recipe.of(settings, None, network)
         self._network, self._grid, self._channels, self._autocast = network, recipe.grid, recipe.channels, autocast
         self._device = network.mean.device
-        self._stores = [store_of(known, recipe, "plain", each) for each in made_by]
+        self._stores = [store_of(known, recipe, "plain", facts) for facts in made_by]
         self.computed = 0
 
     def maps(self, images: np.ndarray) -> Tensor:

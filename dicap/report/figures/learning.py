@@ -59,8 +59,8 @@ def _lines(history: pd.DataFrame, columns: Sequence[Line], up: str, *, log: bool
     for column, label, look in columns:
         shown = history[history[column].notna() & ((history[column] > 0) | (not log))]
         for _, part in shown.groupby("stage", sort=False):  # one line per stage, because a stage may start from other weights
-            every = max(1, len(part) // 12)
-            ax.plot(part["position"], part[column], **look, markersize=3, markevery=every, label=label)
+            interval = max(1, len(part) // 12)
+            ax.plot(part["position"], part[column], **look, markersize=3, markevery=interval, label=label)
             label = None  # one legend entry per column
     if log:
         ax.set_yscale("log")
@@ -73,8 +73,8 @@ def _lines(history: pd.DataFrame, columns: Sequence[Line], up: str, *, log: bool
 def _epochs(ax: Axes, history: pd.DataFrame) -> None:
     """Name the stages along the lower edge and shade every other stage; epochs count from 0 in each stage, as in history.csv."""
     ax.set_xlabel("epoch of each stage", labelpad=16)
-    every = next(step for step in STEPS if len(history) <= MOST_TICKS * step)
-    ticked = history[history["epoch"] % every == 0]
+    interval = next(step for step in STEPS if len(history) <= MOST_TICKS * step)
+    ticked = history[history["epoch"] % interval == 0]
     ax.set_xticks(ticked["position"], [str(int(epoch)) for epoch in ticked["epoch"]])
     ax.grid(visible=False, axis="x")
     ax.set_xlim(history["position"].min() - 0.6, history["position"].max() + 0.6)

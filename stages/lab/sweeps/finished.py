@@ -57,13 +57,13 @@ def finished(*, everywhere: bool) -> tuple[list[dict[str, Any]], list[str]]:
     experiments, notes, absent = [], [], 0
     for revision in reversed(revisions(everywhere=everywhere)):
         stages = stages_of(revision.lock)
-        made = {path: stage for stage in stages.values() for path in stage.outs}
-        if REPORT not in made:
+        stage_of = {path: stage for stage in stages.values() for path in stage.outs}
+        if REPORT not in stage_of:
             continue  # before the first run
-        if not _is_consistent(REPORT, made):  # for example after `dvc repro train` with other settings
+        if not _is_consistent(REPORT, stage_of):  # for example after `dvc repro train` with other settings
             notes.append(f"{revision.name}: left out, its scores are from an earlier run than its model or data.")
             continue
-        outs = {path: stage.outs[path] for path, stage in made.items()}
+        outs = {path: stage.outs[path] for path, stage in stage_of.items()}
         metrics, written = (_json(cache, outs, path) for path in (METRICS, SETTINGS))
         if metrics is None or written is None:
             absent += 1
@@ -149,10 +149,10 @@ def dvc_config(project: Path) -> Mapping[str, Any]:
     return config
 
 
-def _is_consistent(path: str, made: Mapping[str, Stage]) -> bool:
-    """Whether a result and its inputs, recursively, come from one run by their checksums. made: the stage of each result."""
-    deps = [(dep, md5) for dep, md5 in made[path].deps.items() if dep in made]
-    return all(made[dep].outs[dep] == md5 and _is_consistent(dep, made) for dep, md5 in deps)
+def _is_consistent(path: str, stage_of: Mapping[str, Stage]) -> bool:
+    """Whether a result and its inputs, recursively, come from one run by their checksums. stage_of: the stage of each result."""
+    deps = [(dep, md5) for dep, md5 in stage_of[path].deps.items() if dep in stage_of]
+    return all(stage_of[dep].outs[dep] == md5 and _is_consistent(dep, stage_of) for dep, md5 in deps)
 
 
 def _json(cache: Path, outs: Mapping[str, str], path: str) -> dict[str, Any] | None:

@@ -1,6 +1,6 @@
 """DiCaP: distribution-calibrated pseudo-labelling for semi-supervised multi-label learning (AAAI 2026).
 
-The paper: how likely a pseudo-label is right, thresholds of the classes, the contrast of uncertain entries, the method.
+The paper's method and its parts (weights of pseudo-labels, dual thresholds, contrastive loss):
 
 from dicap import DiCaP, correctness_weight, dual_thresholds, nt_xent
 

@@ -1,4 +1,4 @@
-"""The losses, element by element, in fp32: the caller reduces.
+"""Element-wise losses in fp32. The caller sums or averages them.
 
 Logits x, p = sigmoid(x), labels y in {0, 1}, all (B, C) unless said otherwise. A label below 0 marks an unknown entry: its loss
 and its gradient are 0.
@@ -43,18 +43,18 @@ def binary_cross_entropy(x: Tensor, y: Tensor) -> Tensor:
 def nt_xent(z_w: Tensor, z_s: Tensor, *, temperature: float = 0.5, chunk: int = 512) -> Tensor:
     """Class-wise contrastive loss of the uncertain entries, L_uncer (docs/methods.md 3.7, Equation (11), 3.13-E).
 
-    The 2B vectors of both views are anchors; an anchor's positive is its counterpart in the other view and all 2B - 2 others
-    are negatives: -(1/2B) sum_i log( exp(z_i . z_i+ / tau) / sum_{j != i} exp(z_i . z_j / tau) ).
+    Each of the 2B vectors of both views is an anchor. Its positive is the same entry in the other view; the other 2B - 2 vectors
+    are its negatives: -(1/2B) sum_i log( exp(z_i . z_i+ / tau) / sum_{j != i} exp(z_i . z_j / tau) ).
 
     Args:
-        z_w, z_s: (B, D) embeddings of the weak and of the strong view, row i of both from the same entry. They are scaled to
-            unit length (a layer-normalised z has |z|^2 = D and would overflow).
-        chunk: anchors handled at once. The (2B, 2B) similarities never exist as a whole, not for the gradient either.
+        z_w, z_s: (B, D) embeddings of the weak and of the strong view; row i of both belongs to the same entry. This function
+            scales them to unit length (a layer-normalised z has |z|^2 = D and would overflow).
+        chunk: anchors per pass. The whole (2B, 2B) similarity matrix is never in memory, in the backward pass neither.
 
     Returns:
         Scalar float32; 0 (with a gradient of 0) for fewer than 2 pairs.
 
-    >>> z = torch.eye(3)  # three entries whose views agree, and differ from those of the others
+    >>> z = torch.eye(3)  # three entries: the two views of an entry are equal, different entries are orthogonal
     >>> round(nt_xent(z, z).item(), 3), round(nt_xent(z, z.roll(1, 0)).item(), 3)
     (0.433, 2.433)
     """
@@ -67,10 +67,10 @@ def nt_xent(z_w: Tensor, z_s: Tensor, *, temperature: float = 0.5, chunk: int = 
 
 
 class _NTXent(torch.autograd.Function):
-    """The loss and, in the same pass over chunks of anchors, its gradient: one chunk's similarities live at a time.
+    """The loss and its gradient in one pass over chunks of anchors. Memory holds the similarities of one chunk at a time.
 
-    With S = z z^T / tau and P its softmax along a row, own entry left out, row i adds -log P[i, i+] / 2B to the loss and
-    G[i] = (P[i] - 1[i+]) / (2B tau) to dL/dS; the gradient is G z + G^T z.
+    S = z z^T / tau, and P is the softmax of each row of S without its diagonal entry. Row i adds -log P[i, i+] / 2B to the
+    loss and G[i] = (P[i] - 1[i+]) / (2B tau) to dL/dS. The gradient is G z + G^T z.
     """
 
     @staticmethod
@@ -79,18 +79,18 @@ class _NTXent(torch.autograd.Function):
         gradient = torch.zeros_like(z) if ctx.needs_input_grad[0] else None
         total = z.new_zeros(())
         for rows in torch.arange(n, device=z.device).split(chunk):  # (b,) anchors
-            place = torch.arange(len(rows), device=z.device)
+            position = torch.arange(len(rows), device=z.device)
             partner = (rows + n // 2) % n
-            own = z[rows]
-            similarity = (own @ z.T).div_(temperature)  # (b, 2B)
-            positive = similarity[place, partner]
-            similarity[place, rows] = -torch.inf
+            anchors = z[rows]
+            similarity = (anchors @ z.T).div_(temperature)  # (b, 2B)
+            positive = similarity[position, partner]
+            similarity[position, rows] = -torch.inf
             log_sum = torch.logsumexp(similarity, 1)
             total += (log_sum - positive).sum()
             if gradient is not None:
                 slope = similarity.sub_(log_sum.unsqueeze(1)).exp_()  # (b, 2B)
-                slope[place, partner] -= 1
-                gradient.addmm_(slope.T, own)
+                slope[position, partner] -= 1
+                gradient.addmm_(slope.T, anchors)
                 gradient.index_add_(0, rows, slope @ z)
         if gradient is not None:
             ctx.save_for_backward(gradient.div_(n * temperature))

@@ -1,4 +1,4 @@
-"""Published models: safetensors with classes, image size and settings in the metadata. Nothing here loads a pickle."""
+"""Published models: safetensors files with classes, settings and evidence in the metadata. Pickles are never loaded."""
 
 import json
 from dataclasses import dataclass
@@ -24,8 +24,8 @@ from dicap.settings import Settings
 from dicap.settings.catalogue import NAMED_WEIGHTS, RAW
 
 KINDS = {"stage": str, "which": str, "classes": list[str], "settings": dict, "grid": int | None, "note": str, "checksum": str}
-SCHEMA = 6  # 4: with the grid of the feature map; 5: a linear head is its weights alone; 6: evidence in place of decisions
-EVIDENCE = "evidence."  # before the names of the tensors that are no weights
+SCHEMA = 6
+EVIDENCE = "evidence."  # prefix of the names of tensors that belong to the evidence
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,9 @@ def save_model(
     evidence: Evidence | None = None,
     split: str | None = None,
 ) -> None:
-    """Write the network's tensors and what is needed to use them, atomically; equal models give equal bytes.
+    """Write a model file with the network's tensors and all metadata, atomically; equal models give equal bytes.
 
-    Without `evidence` the model decides at 0.5. `split`: `Experiment.split_mark`, for the stage that goes on from the model.
+    Without `evidence` the model decides at 0.5. `split`: `Experiment.split_mark`, which the next stage checks.
     """
     evidence = evidence or Evidence.none(np.full(len(classes), np.nan), "no curve: saved without one; decisions at 0.5")
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
@@ -66,29 +66,29 @@ def save_model(
         "stage": stage,
         "which": which,
         "classes": classes,
-        "settings": _without_places(settings),
+        "settings": _without_paths(settings),
         "grid": getattr(network, "grid", None),
         "note": evidence.note,
         "split": split,
     }
     metadata["checksum"] = checksum(metadata, tensors)
-    # One entry: safetensors keeps metadata in a hash map, whose order would change the bytes from run to run.
+    # A single entry, because safetensors writes several entries in a random order.
     with replacing(path) as temporary:
-        # save_file would make a file that only its owner can read, which a shared DVC cache would keep.
+        # save_file would make a file that only its owner can read, also in a shared DVC cache.
         temporary.write_bytes(save(tensors, metadata={"dicap": json.dumps(metadata, sort_keys=True)}))
 
 
-def _without_places(settings: Settings) -> dict[str, Any]:
-    """The settings without places of the training machine and names of its files and columns, for privacy."""
+def _without_paths(settings: Settings) -> dict[str, Any]:
+    """The settings without paths of the training machine and names of files and columns, for privacy."""
     values = settings.model_dump()
     if settings.backbone_weights not in NAMED_WEIGHTS:
         values["backbone_weights"] = Path(settings.backbone_weights).name
-    places = {"data_root": RAW, "weights_file": None, "convert": values["convert"] | {"lists": None}}
-    return values | places | {"own": type(settings.own)(test_share=settings.own.test_share).model_dump()}
+    paths = {"data_root": RAW, "weights_file": None, "convert": values["convert"] | {"lists": None}}
+    return values | paths | {"own": type(settings.own)(test_share=settings.own.test_share).model_dump()}
 
 
 def checksum(metadata: dict[str, Any], tensors: dict[str, Tensor]) -> str:
-    """`tensors_checksum` behind the metadata: safetensors does not notice a flipped bit."""
+    """Checksum of metadata and tensors, because safetensors does not notice a flipped bit."""
     return tensors_checksum(tensors, json.dumps(metadata, sort_keys=True).encode())
 
 
@@ -107,11 +107,13 @@ def read_metadata(path: Path) -> dict[str, Any]:
         ) from None
     except (SafetensorError, OSError, UnicodeDecodeError) as error:
         reason = first_line(error)
-        # The file may be any file: two exchanged arguments must not end in the advice to remove a photograph.
-        raise DataError(f"{path}: damaged, or no model ({reason}); if a stage wrote it, remove it and run `dvc repro`") from None
+        # The user may have named another file by mistake, so the remedy must not simply be to remove the file.
+        raise DataError(
+            f"{path}: damaged or not a model ({reason}); if a stage wrote it, remove it and run `dvc repro`"
+        ) from None
     schema = metadata.get("schema") if isinstance(metadata, dict) else None
     if isinstance(schema, int) and schema > SCHEMA:
-        raise DataError(f"{path}: schema {schema} of a newer version, this one reads {SCHEMA}; pip install --upgrade dicap")
+        raise DataError(f"{path}: schema {schema} of a newer version, this version reads {SCHEMA}; pip install --upgrade dicap")
     if schema != SCHEMA:
         raise DataError(f"{path}: schema {schema}, this version reads {SCHEMA}; train it again")
     check_kinds(metadata, KINDS, path, "train it again")
@@ -122,11 +124,11 @@ def load_model(path: str | Path, device: torch.device | str = "cpu", stored: Sto
     """Rebuild a published model, in eval mode, with its classes, settings and evidence.
 
     Args:
-        path: a model.safetensors, or the folder that holds one.
-        stored: stands for the backbone of a model that is to be asked with feature maps alone.
+        path: a model.safetensors, or its folder.
+        stored: placeholder of the backbone, for a model whose inputs are feature maps.
 
     Raises:
-        DataError: if the file is missing, damaged or of another schema.
+        DataError: the file is missing, damaged or of another schema.
 
     >>> load_model("model.safetensors").classes
     ['blue', 'green', 'red']
@@ -158,7 +160,7 @@ def load_weights(network: nn.Module, path: Path) -> None:
 
 
 def _read_whole(path: Path) -> tuple[dict[str, Any], dict[str, Tensor], dict[str, Tensor]]:
-    """Metadata, weights and the arrays of the evidence, verified by their checksum."""
+    """Metadata, weights and arrays of the evidence, after verifying the checksum."""
     metadata = read_metadata(path)
     try:
         tensors = load_file(path)
@@ -173,26 +175,26 @@ def _read_whole(path: Path) -> tuple[dict[str, Any], dict[str, Tensor], dict[str
 def _fill(network: nn.Module, state: dict[str, Tensor], path: Path) -> None:
     try:
         network.load_state_dict(state)
-    except RuntimeError as error:  # a head, then what is missing, what is too much, and what is of another shape
+    except RuntimeError as error:  # the second line names a tensor that is missing, unexpected or of another shape
         reason = str(error).splitlines()[1].strip()[:160]
         raise DataError(f"{path}: its tensors do not fit the network ({reason}); train it again") from None
 
 
 def check_same_problem(path: Path, settings: Settings, classes: list[str], split: str) -> None:
-    """A stage continues only from a model of its own network, classes and split. Raises SettingsError or DataError.
+    """Check that a stage can continue from a model: same network, classes and split. Raises SettingsError or DataError.
 
-    After another draw, labels that are held out now would have been learnt. `split`: `Experiment.split_mark`.
+    A model of another split may have learnt labels that are held out now. `split`: `Experiment.split_mark`.
     """
     metadata = read_metadata(path)
     if metadata["classes"] != classes:
         raise DataError(f"{path}: trained on other classes than the data set's; run `dvc repro`")
     for key in ("method", "backbone", "head", "image_size", "dataset", "seed", "ratio"):
-        if (its := metadata["settings"].get(key)) != getattr(settings, key):
+        if (trained := metadata["settings"].get(key)) != getattr(settings, key):
             raise SettingsError(
-                f"params.yaml: {key}: found {getattr(settings, key)!r}, but {path} was trained with {its!r}; run `dvc repro`"
+                f"params.yaml: {key}: found {getattr(settings, key)!r}, but {path} was trained with {trained!r}; run `dvc repro`"
             )
     if metadata.get("split") != split:
         raise DataError(
-            f"{path}: trained on another split than the present one, so it may have learnt labels that are held out now; "
+            f"{path}: trained on another split than the current one, so it may have learnt labels that are held out now; "
             "run `dvc repro`"
         )

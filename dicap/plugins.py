@@ -1,7 +1,7 @@
-"""What the layers above the core plug into it.
+"""Functions of the layers above the core that the core calls.
 
-The core imports nothing of `dicap.frozen`, `dicap.photos` and `dicap.lab`, nor their commands. It asks here by name, and the
-function is imported when it is asked for: without a layer, only what the layer brings is missing.
+The core does not import `dicap.frozen`, `dicap.photos`, `dicap.lab` or their commands. It looks up a function here by name, which
+is imported at its first use. If a layer is not installed, only its functions are missing.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ PLUGINS = {
 
 
 def plugged(name: str) -> Callable[..., Any]:
-    """The function that is plugged in under a name of PLUGINS. Raises SettingsError where its layer is not installed."""
+    """The function under a name of PLUGINS. Raises SettingsError if its layer is not installed."""
     module, function = PLUGINS[name].split(":")
     try:
         return getattr(import_module(module), function)

@@ -1,6 +1,6 @@
-"""What the result of a stage depends on beside its inputs, as the pipeline names it: settings, and code.
+"""The settings and the code that a stage's result depends on, as dvc.yaml lists them.
 
-The state of an interrupted stage is named by it, and so is what is kept of every image. A test runs every stage and compares.
+They identify the checkpoints of an interrupted stage, and the stores of images and features. A test compares with a run.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ PACKAGES = ("dicap/", "stages/")
 
 @cache
 def pipeline() -> dict[str, dict[str, Any]]:
-    """{stage: its entry in dvc.yaml}, with the code for which a project made by `new` has a version."""
+    """{stage: its entry in dvc.yaml}, including its code. (In a project made by `new` the version replaces the code.)"""
     return read_yaml(TEMPLATE / "pipeline.yaml")["stages"]
 
 
@@ -35,8 +35,8 @@ def code_of(stage: str, settings: Settings) -> str:
     digest = hashlib.sha256()
     for dep in pipeline()[stage]["deps"]:
         if dep.startswith(PACKAGES):
-            place = ROOT / dep.replace("${method}", settings.method)
-            # The readers of own labels may be left out, as all layers above the core.
-            for path in sorted(place.rglob("*.py")) if place.is_dir() else [place] if place.is_file() else []:
+            source = ROOT / dep.replace("${method}", settings.method)
+            # Layers above the core, such as the readers of own labels, may not be installed.
+            for path in sorted(source.rglob("*.py")) if source.is_dir() else [source] if source.is_file() else []:
                 digest.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes())
     return digest.hexdigest()

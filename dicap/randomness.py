@@ -1,7 +1,7 @@
-"""Random numbers by counter: every draw is a function of (seed, stage, epoch, row, stream).
+"""Counter-based random numbers: every draw is a function of (seed, stage, epoch, row, stream).
 
-No generator is kept between draws, so a result does not depend on the number of workers, on prefetching,
-or on where a run was stopped and resumed.
+No generator has state between draws, so results do not depend on the number of workers, on prefetching, or on where a run was
+stopped and resumed.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ _MASK = 0xFFFFFFFFFFFFFFFF
 
 
 def _key(*parts: int | str) -> int:
-    """One 64-bit key from integers and names, each part mixed in so that order matters."""
+    """One 64-bit key from integers and names; their order matters."""
     key = 0
     for part in parts:
         number = zlib.crc32(part.encode()) if isinstance(part, str) else int(part)
@@ -26,7 +26,7 @@ def _key(*parts: int | str) -> int:
 def _mix(z: np.ndarray) -> np.ndarray:
     """SplitMix64's finaliser: a bijection of 64-bit integers whose output bits look independent."""
     z = z.copy()
-    with np.errstate(over="ignore"):  # wrapping around is the point
+    with np.errstate(over="ignore"):  # arithmetic modulo 2**64 is intended
         z ^= z >> np.uint64(30)
         z *= np.uint64(0xBF58476D1CE4E5B9)
         z ^= z >> np.uint64(27)
@@ -36,9 +36,9 @@ def _mix(z: np.ndarray) -> np.ndarray:
 
 
 def generator(seed: int, stage: str, epoch: int, row: int, stream: str = "") -> np.random.Generator:
-    """A NumPy generator that belongs to one sample of one epoch.
+    """A NumPy generator for one sample of one epoch. Equal arguments give equal streams.
 
-    Philox is counter based: making one costs microseconds, and equal arguments give equal streams.
+    Creating a Philox generator takes microseconds, because it is counter-based.
     """
     key = _key(seed, stage, epoch, row, stream)
     return np.random.Generator(np.random.Philox(key=key))
@@ -63,6 +63,6 @@ def torch_seed(seed: int, stage: str, epoch: int, step: int = 0) -> int:
 
 
 def order_by_name(names: Iterable[str], seed: int, stage: str) -> np.ndarray:
-    """The rows of `names` in a drawn order, (n,) int64, in which two names stand whatever others there are and however listed."""
+    """The rows of `names` in a random order, (n,) int64. Which of two names comes first depends on these two names alone."""
     keys = [hashlib.sha256(f"{stage} {seed} {name}".encode("utf-8", "surrogateescape")).hexdigest() for name in names]
     return np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.int64)

@@ -1,25 +1,25 @@
-"""Features as a linear head sees them, on arrays: what `dicap.network.linear.Scaling` is for a network."""
+"""The scaling of features for a linear head, on arrays. `dicap.network.linear.Scaling` is the same scaling in a network."""
 
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-CONSTANT = 1e-6  # deviation of a feature over its mean below which it counts as constant
-NEVER = float(np.finfo(np.float32).max)  # deviation of a constant feature
+CONSTANT = 1e-6  # a feature with a smaller ratio of deviation to mean counts as constant
+NEVER = float(np.finfo(np.float32).max)  # the divisor of a constant feature
 
 Kind = Literal["plain", "standard", "root"]
 
 
 class Scaling(NamedTuple):
-    """Rows are shifted by `mean` and divided by `scale`, float64 (D,); with kind `root` their signed roots are, to one length."""
+    """(x - mean) / scale with float64 (D,) arrays; kind `root` scales signed roots, and then each row to one length."""
 
     kind: Kind
     mean: NDArray
     scale: NDArray
 
     def apply(self, x: NDArray) -> NDArray:
-        """Rows (n, D) -> (n, D) float32; of kind `root` each of length sqrt(D)."""
+        """Rows (n, D) -> (n, D) float32; with kind `root` each row has length sqrt(D)."""
         rows = ((_root(x, self.kind) - self.mean) / self.scale).astype(np.float32)
         if self.kind == "root":
             rows *= np.sqrt(rows.shape[1]) / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
@@ -27,11 +27,11 @@ class Scaling(NamedTuple):
 
 
 def scaling_of(x: NDArray, kind: Kind) -> Scaling:
-    """Mean and deviation of rows (n, D), labelled or not.
+    """The scaling fitted on rows (n, D), labelled or not.
 
-    A feature counts as constant below CONSTANT, the rounding of single precision, in which most features were computed; centre
-    one that varies so little around a large offset. It is divided by NEVER, so that it is 0 on whatever rows come later: nothing
-    was learnt of it, and in rows of one length it would leave the others less.
+    A feature counts as constant if it varies by less than CONSTANT, the rounding error of single precision. (If a feature really
+    varies so little around a large offset, centre it.) A constant feature is divided by NEVER, so that it is 0 on all later
+    rows: nothing was learnt about it, and in rows of one length it would shrink the other features.
     """
     if kind == "plain":
         return Scaling(kind, np.zeros(x.shape[1]), np.ones(x.shape[1]))
@@ -41,5 +41,5 @@ def scaling_of(x: NDArray, kind: Kind) -> Scaling:
 
 
 def _root(x: NDArray, kind: Kind) -> NDArray:
-    """Signed square roots, where the kind is `root`."""
+    """Signed square roots for kind `root`, else x."""
     return np.copysign(np.sqrt(np.abs(x)), x) if kind == "root" else x

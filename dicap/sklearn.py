@@ -26,45 +26,44 @@ from dicap.scaling import scaling_of
 
 __all__ = ["DiCaPClassifier", "LabelledKFold"]
 
-# Share of the head's own log-odds in the decision value: the measured curve is flat in places, and samples keep their order.
-# It is their inverse hyperbolic sine: those of a sample far from all others have no bound, and would outweigh what was measured.
+# Share of the head's own log-odds in the decision value. The measured curve is flat in places; this share keeps samples in order.
+# The log-odds enter through arcsinh, because they are unbounded for outliers and would otherwise outweigh the measured curve.
 OWN = 1e-3
 
 
 class DiCaPClassifier(ClassifierMixin, BaseEstimator):
-    """Semi-supervised classifier of several labels at once, on features, with the measured chance that a decision is right.
+    """Semi-supervised multi-label classifier on features, with the measured chance that a decision is right.
 
-    A teacher is solved on the labelled samples, whose rows are averaged with their neighbours'. It labels whatever has no label,
-    as large a share of each class positive as among the known labels; these labels are weighted by how often such labels are
-    right, which is counted out of fold, and the classifier is solved on labels and pseudo-labels. It is mixed with one
-    that learns from the labels alone, as far as the labelled samples gain from that out of fold (docs/photographs.md).
+    A teacher is solved on the labelled samples, after averaging rows with their neighbours. It pseudo-labels the open entries, in
+    each class with the share of positives of the known labels. The weight of a pseudo-label is how often such labels are right,
+    counted out of fold. A student is solved on labels and pseudo-labels. The classifier is a mixture of the student and a
+    classifier on the labels alone; the out-of-fold loss of the labelled samples chooses the mixture (docs/photographs.md).
 
-    A label may be missing entry by entry: an entry of Y that is -1 or NaN is unknown, not negative. A sample without any known
-    entry is an unlabelled one.
+    Single entries may be unknown: an entry of Y that is -1 or NaN is unknown, not negative. A sample without known entries is
+    unlabelled.
 
-    Parameters are named as the settings; docs/reference.md has their whole text.
+    Parameters have the names of settings; docs/reference.md describes them fully.
 
     Args:
-        C: weight of the loss beside half the squared norm (scikit-learn's C); `auto`: by cross-validation.
-        features: what the classifier sees: `plain`, `standard` (standardised), or `root` (signed square roots, standardised, each
-            row of one length). The scaling learns from all samples.
-        pseudo_weight: weight of a pseudo-labelled entry that is surely right, beside a labelled one; `auto`: 0.5, and as much
-            of what it changes as the labelled samples gain from.
-        neighbours: nearest samples with which the teacher's rows are averaged; 0: none.
-        folds: of the labelled samples; each is scored by heads that never saw it. As many as there are labelled samples at most.
-        random_state: of the folds. They depend on it and on the samples, not on the order of samples nor, unless samples are
-            equal, on that of classes. Another order of features moves probabilities as another seed does, by the folds alone.
+        C: weight of the loss relative to half the squared norm (scikit-learn's C); `auto`: by cross-validation.
+        features: scaling of the features: `plain`, `standard` (standardised), or `root` (signed square roots, standardised, each
+            row scaled to the same length). The scaling is fitted on all samples.
+        pseudo_weight: weight of a pseudo-label with a chance of 1, relative to a label; `auto`: 0.5, and the student is used as
+            far as it improves out-of-fold scores of the labelled samples.
+        neighbours: number of nearest samples with which the teacher's rows are averaged; 0: none.
+        folds: number of folds of the labelled samples, at most the number of labelled samples; for out-of-fold scores.
+        random_state: seed of the folds. The folds depend on the seed and the samples, not on the order of samples and, unless
+            samples are equal, not on the order of classes. Reordering features only changes the folds, like another seed.
 
     Attributes:
-        classes_: (C, 2): the outcomes of each class, 0 and 1, as scikit-learn has them where there are several outputs.
-        class_names_: (C,) the columns' names where Y is a data frame, else 0 to C - 1.
-        coef_, intercept_: (C, D), (C,) of the scaled features.
+        classes_: (C, 2): the outcomes 0 and 1 of each class, in scikit-learn's form for several outputs.
+        class_names_: (C,) the column names if Y is a data frame, else 0 to C - 1.
+        coef_, intercept_: (C, D), (C,), for scaled features.
         C_: C, given or chosen.
-        choice_: with `pseudo_weight="auto"`, the `share` of what the unlabelled samples change that was taken, and
-            `in_words()` says why; else None.
-        curve_: (2, G): log-odds that the head states, ascending, and the share that turned out positive there, out of fold.
-        n_labelled_: samples with a known entry.
-        n_features_in_, feature_names_in_: as everywhere in scikit-learn.
+        choice_: with `pseudo_weight="auto"` the chosen `share` of the student, and `in_words()` with the reason; else None.
+        curve_: (2, G): the head's log-odds, ascending, and the out-of-fold share of positives there.
+        n_labelled_: number of samples with a known entry.
+        n_features_in_, feature_names_in_: as in scikit-learn.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -98,13 +97,13 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
 
         Args:
             X: (n, D) finite features.
-            y: (n, C) of 1, 0, and -1 or NaN for unknown; what is masked is unknown too.
-            groups: (n,) what samples have in common (a patient, a scene, an original and its copies): a group is in one fold,
-                so that near-duplicates do not leak between the folds that measure the chance.
+            y: (n, C) of 1, 0, and -1 or NaN for unknown; masked entries are unknown too.
+            groups: (n,) group of each sample (a patient, a scene, an original and its copies). A group is in one fold, so that
+                near-duplicates do not leak between folds.
 
         Raises:
-            ValueError: a parameter or an array is not as described, fewer than two samples have a known entry, a class has
-                no known entry, no known entry is 0, or all labelled samples are of one group.
+            ValueError: a parameter or an array is invalid, fewer than two samples have a known entry, a class has no known entry,
+                no known entry is 0, or all labelled samples are of one group.
         """
         self._validate_params()
         names = getattr(y, "columns", None)
@@ -120,12 +119,12 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         if (empty := np.flatnonzero(~(labels >= 0).any(0))).size:
             raise ValueError(f"y: column {empty[0]} has no known label: leave it out, or label some samples of it")
         if not (labels == 0).any() and (labels < 0).any():
-            raise ValueError("y: no entry is 0, and -1 means unknown: where it is meant to say absent, write 0")
+            raise ValueError("y: no entry is 0, and -1 means unknown: if -1 was meant as absent, write 0")
         if (one_sided := np.flatnonzero((labels < 0).any(0) & ~(labels == 0).any(0))).size:
             warnings.warn(f"y: column {one_sided[0]} has no 0: its -1 mean unknown, not absent", RuntimeWarning, stacklevel=2)
         grouped = _groups(groups, len(x))
 
-        # Not the names: of one or two classes scikit-learn's scorers would take the first name for the negative outcome.
+        # Not the names: with one or two classes scikit-learn's scorers would treat the first name as the negative outcome.
         self.classes_ = np.tile([0, 1], (labels.shape[1], 1))
         self.class_names_ = np.arange(labels.shape[1]) if names is None else np.asarray(names)
         self.n_labelled_ = int(labelled.sum())
@@ -137,13 +136,13 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         self._scaling = scaling_of(x, self.features)
         order = np.concatenate([np.flatnonzero(labelled), np.flatnonzero(~labelled)])
         rows, y = self._scaling.apply(x)[order], labels[labelled]
-        largest = float(np.abs(rows).max(initial=0))  # of single precision, in which squares are summed
+        largest = float(np.abs(rows).max(initial=0))  # in single precision, in which squares are summed
         limits = np.finfo(rows.dtype)
         if not (np.isfinite(self._scaling.scale).all() and largest**2 * rows.size < limits.max):
             raise ValueError(f"X: features of up to {np.abs(x).max():.3g}, whose squares overflow; give them in a larger unit")
         if self.features == "plain" and x.any() and largest**2 < limits.tiny / limits.eps:
             raise ValueError(f"X: features of up to {np.abs(x).max():.3g}, whose squares vanish; give them in a smaller unit")
-        rank = np.unique(x[labelled], axis=0, return_inverse=True)[1].reshape(-1)  # of the samples, whatever a feature's unit
+        rank = np.unique(x[labelled], axis=0, return_inverse=True)[1].reshape(-1)  # independent of the features' units
         fold = deal_folds(rank, y, self.folds, seed, None if groups is None else groups[labelled])
         self.C_ = choose_loss_weight(rows[: len(y)], y, fold) if self.C == "auto" else float(self.C)
         open_entries = np.r_[y < 0, np.ones((len(rows) - len(y), y.shape[1]), bool)]
@@ -162,20 +161,20 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         return np.asarray(validate_data(self, X, **options))
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """(n, C) log-odds of `predict_proba`; above 0 where `predict` says yes."""
+        """(n, C) log-odds of `predict_proba`; above 0 if `predict` says yes."""
         check_is_fitted(self, "coef_")
         x = self._features(X, reset=False)
-        stated = self._scaling.apply(x).astype(np.float64) @ self.coef_.T + self.intercept_  # (n, C) the head's own log-odds
-        if len(lost := np.flatnonzero(~np.isfinite(stated).all(1))):
-            raise ValueError(f"X: row {lost[0]} has features of up to {np.abs(x[lost[0]]).max():.3g}, too far from those of fit")
-        return (1 - OWN) * log_odds(np.interp(stated, *self.curve_)) + OWN * np.arcsinh(stated)
+        logits = self._scaling.apply(x).astype(np.float64) @ self.coef_.T + self.intercept_  # (n, C) the head's own log-odds
+        if len(bad := np.flatnonzero(~np.isfinite(logits).all(1))):
+            raise ValueError(f"X: row {bad[0]} has features of up to {np.abs(x[bad[0]]).max():.3g}, too far from those of fit")
+        return (1 - OWN) * log_odds(np.interp(logits, *self.curve_)) + OWN * np.arcsinh(logits)
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """(n, C) measured probability of each class: the share of labelled entries, scored so, that turned out positive."""
+        """(n, C) measured probability of each class: the out-of-fold share of positives among entries with this score."""
         return expit(self.decision_function(X))
 
     def predict(self, X: Any) -> np.ndarray:
-        """(n, C) 1 where a class is likelier there than not, else 0."""
+        """(n, C) 1 if the probability of a class is above 0.5, else 0."""
         return (self.decision_function(X) > 0).astype(np.int64)
 
     def chance(self, X: Any) -> np.ndarray:
@@ -183,9 +182,9 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         return expit(np.abs(self.decision_function(X)))
 
     def score(self, X: Any, y: Any) -> float:
-        """Mean average precision, 0 to 1, over known entries of y, of the classes with a positive among them.
+        """Mean average precision, 0 to 1, over the known entries of y and the classes with a known positive.
 
-        So GridSearchCV may be given partly labelled and unlabelled samples, with `LabelledKFold`.
+        With `LabelledKFold` GridSearchCV can use partly labelled and unlabelled samples.
 
         Raises:
             ValueError: no known label of y is positive.
@@ -193,8 +192,8 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         labels = _known_labels(y, type(self).__name__)
         if not (labels > 0).any():
             raise ValueError(
-                "y: none of the known labels is positive, so there is nothing to score; where some samples are unlabelled, "
-                "cv=dicap.sklearn.LabelledKFold() cross-validates on the labelled ones"
+                "y: no known label is positive, so there is nothing to score; if some samples are unlabelled, "
+                "cv=dicap.sklearn.LabelledKFold() cross-validates on the labelled samples"
             )
         return float(average_precision(self.decision_function(X), labels)[(labels > 0).any(0)].mean())
 
@@ -209,14 +208,14 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
 
 
 class LabelledKFold:
-    """Folds of the labelled samples, each class spread evenly over them; unlabelled samples are in every training part,
-    unless their group is scored.
+    """Folds of the labelled samples, with each class spread evenly. Every training part has all unlabelled samples whose group
+    is not scored.
 
-    For `cv` of GridSearchCV and its like: KFold does not see which samples are labelled, and refuses NaN.
+    For `cv` of GridSearchCV and similar functions: KFold cannot tell which samples are labelled, and refuses NaN.
 
     Args:
-        n_splits: folds, at most as many as samples with a known entry.
-        random_state: of the folds.
+        n_splits: number of folds, at most the number of samples with a known entry.
+        random_state: seed of the folds.
     """
 
     def __init__(self, n_splits: int = 5, *, random_state: Any = None) -> None:
@@ -228,10 +227,10 @@ class LabelledKFold:
         return self.n_splits
 
     def split(self, X: Any, y: Any, groups: Any = None) -> Iterator[tuple[NDArray, NDArray]]:
-        """Indices of the training samples and of the labelled samples to score, of each fold.
+        """For each fold the indices of the training samples and of the labelled samples to score.
 
         Raises:
-            ValueError: y is not as `DiCaPClassifier.fit` wants it, or has fewer labelled samples than there are folds.
+            ValueError: `DiCaPClassifier.fit` would refuse y, or there are fewer labelled samples or groups than folds.
         """
         labels = _known_labels(y, type(self).__name__)
         labelled = np.flatnonzero((labels >= 0).any(1))
@@ -244,25 +243,25 @@ class LabelledKFold:
         if (found := len(np.unique(grouped[labelled]))) < self.n_splits:
             raise ValueError(f"n_splits: found {self.n_splits}, expected at most the {found} groups")
         fold[labelled] = deal_folds(labelled, labels[labelled], self.n_splits, seed, grouped[labelled])
-        for k in range(self.n_splits):  # unlabelled samples of a group are not learnt from where it is scored
+        for k in range(self.n_splits):  # unlabelled samples of a scored group are left out of the training part
             yield np.flatnonzero(~np.isin(grouped, grouped[fold == k])), np.flatnonzero(fold == k)
 
 
 def _known_labels(y: Any, name: str) -> NDArray:
-    """Labels (n, C) float32 of 1, 0 and, where unknown, -1.
+    """Labels (n, C) float32: 1, 0, or -1 for unknown.
 
     Raises:
-        ValueError: anything else, in scikit-learn's words where it has them.
+        ValueError: y is anything else. The messages are scikit-learn's, as far as it has some.
     """
     if y is None:
         raise ValueError(f"This {name} estimator requires y to be passed, but the target y is None.")
-    if isinstance(y, np.ma.MaskedArray):  # scikit-learn would read what lies under the mask
+    if isinstance(y, np.ma.MaskedArray):  # scikit-learn would read the values under the mask
         y = np.ma.filled(y.astype(np.float64), np.nan)
     if isinstance(y, list | tuple) and any(
         isinstance(name, str) for row in y if isinstance(row, list | tuple | set) for name in row
     ):
         raise ValueError("Unknown label type: y is of names; sklearn.preprocessing.MultiLabelBinarizer makes a column of each")
-    array: Any = check_array  # annotated with the types of its defaults alone
+    array: Any = check_array  # its annotations only cover the defaults
     options = {"ensure_all_finite": "allow-nan", "input_name": "y"}
     labels = array(y, ensure_2d=False, dtype=None, **options)
     if labels.ndim != 2:
@@ -272,10 +271,10 @@ def _known_labels(y: Any, name: str) -> NDArray:
         )
     labels = array(labels, dtype=np.float64, **options)
     labels = np.where(np.isnan(labels), -1, labels).astype(np.float32)
-    strange = ~np.isin(labels, (-1, 0, 1))
-    if strange.any():
+    invalid = ~np.isin(labels, (-1, 0, 1))
+    if invalid.any():
         raise ValueError(
-            f"Unknown label type: y holds {labels[strange][0]:g}; expected 1, 0, and -1 or NaN for unknown"
+            f"Unknown label type: y holds {labels[invalid][0]:g}; expected 1, 0, and -1 or NaN for unknown"
             " (cross_val_predict recodes the values of each column: docs/sklearn.md has another way)"
         )
     return labels
@@ -286,7 +285,7 @@ def _groups(groups: Any, n: int) -> NDArray | None:
     if groups is None:
         return None
     groups = np.asarray(column_or_1d(groups))
-    missing = int(np.sum(groups != groups)) + sum(one is None for one in groups.tolist())  # NaN is not itself
+    missing = int(np.sum(groups != groups)) + sum(group is None for group in groups.tolist())  # NaN is not equal to itself
     if len(groups) != n or missing:
         raise ValueError(f"groups: found {len(groups)}, {missing} of them missing; expected one for each of {n} samples")
     return np.unique(groups.astype(str), return_inverse=True)[1].reshape(-1)

@@ -1,1 +1,1 @@
-"""Thin click commands, one file each; `stages.cli` gathers them as `dicap-stage`."""
+"""Thin click commands, one file each; `stages.cli` collects them in `dicap-stage`."""

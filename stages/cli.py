@@ -1,4 +1,4 @@
-"""`dicap-stage`: the commands, imported only when one is asked for, so that --help answers at once."""
+"""`dicap-stage`: the commands. A command's module is imported only when it runs, so that --help is fast."""
 
 import atexit
 import errno
@@ -26,15 +26,15 @@ PIPELINE = {
     "features": "Compute the features of a frozen backbone, once.",
     "split": "Draw D_sup, D_est and D_u.",
     "warmup": "Train on the labelled images to initialise the model.",
-    "pseudo-label": "Write what the first main epoch would train on, to look at.",
+    "pseudo-label": "Write the pseudo-labels of the first main epoch, for inspection.",
     "train": "Main stage: Algorithm 1 of the paper.",
     "finetune": "Train the head alone on D_est.",
     "evaluate": "Score the test images: mAP, AP per class, interval.",
-    "report": "Draw everything on one self-contained page.",
+    "report": "Draw all results on one self-contained page.",
 }
 USE = {
     "new": "Make a project of your own: a folder with the pipeline in it.",
-    "init-data": "Look at a folder of your own, say what is there, write the settings.",
+    "init-data": "Examine a folder of your own images, and write its settings.",
     "predict": "Predict images: probability, decision, chance to be right.",
     "count": "Count the photographs that show each class, with intervals.",
     "suggest": "Choose the unlabelled images to label next.",
@@ -44,17 +44,17 @@ USE = {
 }
 TOOLS = {
     "run": "Run the whole pipeline in this folder, without DVC.",
-    "config": "Print the settings in force and where each comes from.",
+    "config": "Print the settings in force and the origin of each value.",
     "reference": "Print the reference of settings and commands.",
     "histogram": "Draw the histogram of a Parquet artifact.",
     "doctor": "Check a converted data set.",
     "sweep": "Run a grid of experiments, here or on a cluster.",
     "figures": "Draw the paper's figures from finished runs.",
-    "table": "Set finished runs beside the published tables.",
+    "table": "Compare finished runs with the published tables.",
 }
 
 
-# Where commands of the layers above the core lie; all others are in stages/commands/.
+# Folders of the commands of layers above the core; all other commands are in stages/commands/.
 LAYERS = {"photos": tuple(USE), "lab": ("sweep", "figures", "table")}
 
 
@@ -79,22 +79,22 @@ class LazyGroup(click.Group):
             raise SettingsError(f"{cmd_name}: needs stages.{layer}, which is not part of this installation") from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands; click's own listing imports every one for its first line."""
+        """List the commands. (Click's own listing would import all of them for their first lines.)"""
         for title, group in (("Pipeline, in this order", PIPELINE), ("Your own data", USE), ("Tools", TOOLS)):
             with formatter.section(title):
                 formatter.write_dl([*group.items()])
 
     def invoke(self, ctx: click.Context):
-        """Run a command; users' errors become their own lines and exit codes, never tracebacks."""
+        """Run a command. Users' errors become lines with exit codes, never tracebacks."""
         _run_own_program()
-        if STARTED_BY in os.environ:  # a command of this program that goes on with it alone
+        if STARTED_BY in os.environ:  # another command of this program started this process
             end_with_parent()
-        # Read by OpenMP when torch is loaded, by OpenBLAS with numpy. Their defaults let waiting threads spin: where another
-        # process wants the same cores, a training step then took 2.5 s instead of 0.16 s, a solved head 13 s instead of 11.
+        # OpenMP reads this when torch is loaded, OpenBLAS when numpy is loaded. By default waiting threads spin: if another
+        # process uses the same cores, a training step then took 2.5 s instead of 0.16 s, a solved head 13 s instead of 11.
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "16")  # 2^16 cycles instead of 2^28
-        # Loading libraries makes a million objects that stay. By default Python looks for garbage among them so often that this
-        # takes a tenth of the time in which a stage starts; so does its last look, when everything goes with the process anyway.
+        # Imports create a million permanent objects. With Python's defaults the garbage collector takes a tenth of a stage's
+        # start, and again as much at exit, when it is useless.
         gc.set_threshold(10_000, 50)
         atexit.register(gc.freeze)
         try:
@@ -104,28 +104,28 @@ class LazyGroup(click.Group):
         except OSError as error:
             if error.errno not in DISK_TROUBLE:
                 raise
-            place = error.filename2 or error.filename or "the disk"
+            path = error.filename2 or error.filename or "the disk"
             remedy = "shorten it" if error.errno == errno.ENAMETOOLONG else "make room or choose another disk, and run again"
-            code, message = 1, f"{place}: {error.strerror}; {remedy}"
+            code, message = 1, f"{path}: {error.strerror}; {remedy}"
         except Exception as error:
-            if (what := out_of_memory(error)) is None:
+            if (reason := out_of_memory(error)) is None:
                 raise
-            code, message = 1, f"{what}; lower train.batch_size, or --workers; docs/costs.md has more"
+            code, message = 1, f"{reason}; lower train.batch_size, or --workers; docs/costs.md has more"
         for line in message.splitlines():
             click.echo(f"{'Stopped' if code == EXIT_CODES[Stopped] else 'Error'}: {line}", err=True)
         ctx.exit(code)
 
 
 def _run_own_program() -> None:
-    """Under DVC, go on with the program that belongs to the experiment.
+    """Under DVC, continue with the experiment's own copy of the program.
 
-    A queued or temporary experiment has its own folder, and its results are recorded under that folder's code; the installed
-    program belongs to the workspace, which may have been edited since.
+    A queued or temporary experiment runs in its own folder, and its results are recorded with that folder's code. The installed
+    program belongs to the workspace, where the code may have changed since.
     """
-    own, path = Path("stages/cli.py"), os.environ.get("PYTHONPATH", "")
-    if "DVC_STAGE" not in os.environ or not own.is_file():
+    project_cli, path = Path("stages/cli.py"), os.environ.get("PYTHONPATH", "")
+    if "DVC_STAGE" not in os.environ or not project_cli.is_file():
         return
-    if not own.samefile(__file__) and path.split(os.pathsep)[0] != os.getcwd():
+    if not project_cli.samefile(__file__) and path.split(os.pathsep)[0] != os.getcwd():
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.getcwd(), path)))
         os.execv(sys.executable, [sys.executable, "-m", "stages.cli", *sys.argv[1:]])
 

@@ -1,1 +1,1 @@
-"""Sections 3.2 to 3.4 of the paper, and everything that learns P(y = 1 | p)."""
+"""Correctness rates, thresholds and pseudo-labels (the paper's sections 3.2 to 3.4), and all estimates of P(y = 1 | score)."""

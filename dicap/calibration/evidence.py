@@ -1,4 +1,4 @@
-"""What the answers of a published model follow from: its thresholds, and scores and labels that it had not learnt."""
+"""The data behind a published model's answers: its thresholds, and held-out scores with their labels."""
 
 from dataclasses import dataclass
 
@@ -8,18 +8,18 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Evidence:
-    """The evidence of one network, of n labelled images and C classes.
+    """The evidence of one network: n labelled images, C classes.
 
-    From it `dicap.evaluation.answers` derives the answer for an image, and the chance that the answer is right.
+    `dicap.evaluation.answers` derives from it the answer for an image, and the chance that the answer is right.
 
     Attributes:
-        tau_pos, tau_neg: (C,) float64, thresholds by the method's own rule: yes above the first, no below the second. 0.5 where
-            the method has no thresholds; 1 and 0 for a class that the method leaves out.
-        prior: (C,) float64, share of positives among the labelled images; NaN where it is not known.
-        note: the images of `p` and `y` in words, or why the evidence is empty.
-        p: (n, C) float32, scores of labelled images, by networks that had not learnt their labels; n may be 0.
+        tau_pos, tau_neg: (C,) float64, thresholds by the method's own rule: yes above tau_pos, no below tau_neg. 0.5 if the
+            method has no thresholds; 1 and 0 for a class that the method leaves out.
+        prior: (C,) float64, share of positives among the labelled images; NaN if unknown.
+        note: says which images `p` and `y` belong to, or why the evidence is empty.
+        p: (n, C) float32, scores of labelled images, by networks that were not trained on their labels; n may be 0.
         y: (n, C) int8, their labels: 1, 0, or -1 for unknown.
-        at_rank: (n, C) float32, `p` in scores of the published network, where networks without a fold gave `p`; else None.
+        at_rank: (n, C) float32, `p` mapped to the score scale of the published network if `p` is out-of-fold; else None.
     """
 
     tau_pos: NDArray
@@ -43,7 +43,7 @@ class Evidence:
         return Evidence.of_scores(prior, note, nothing, nothing)
 
     def fits(self, classes: int) -> bool:
-        """Whether all arrays are of so many classes, and those of images of one number of them."""
+        """Whether all arrays have this number of classes, and all (n, C) arrays the same n."""
         tables = [self.p, self.y] + ([] if self.at_rank is None else [self.at_rank])
         rows = (self.tau_pos, self.tau_neg, self.prior)
         return {row.shape for row in rows} == {(classes,)} and {table.shape for table in tables} == {(len(self.y), classes)}
@@ -55,10 +55,10 @@ class Evidence:
 
     @property
     def measured(self) -> int | None:
-        """Known entries that a chance is counted on, per class; None without any: then no chance is stated."""
+        """Mean number of known entries per class that chances are estimated from; None without any: then no chance is stated."""
         return self.entries // len(self.prior) if self.entries else None
 
 
 def labels_of(y: NDArray) -> NDArray:
-    """Labels as evidence has them, int8: -1 for whatever stands at an unknown entry, a number below 0."""
+    """Labels in the form that `Evidence` stores, int8: every number below 0 (unknown) becomes -1."""
     return np.where(y < 0, -1, y).astype(np.int8)

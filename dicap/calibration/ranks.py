@@ -1,4 +1,4 @@
-"""P(y = 1 | score) of groups by rank: the curve by which a published model states chances, on arrays.
+"""P(y = 1 | score), estimated on groups of entries of similar rank: the curve behind the chances that a published model states.
 
 Letters: n entries, G knots; p confidence in [0, 1]; y label: 1, 0, or unknown, which is any number below 0 or NaN.
 """
@@ -10,16 +10,16 @@ from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression, minimize
 from scipy.special import expit
 
-FINEST = 1e-6  # confidences are kept this far from 0 and 1 where their logarithms are taken
-GROUP, MOST_GROUPS = 20, 60  # entries of a group at least, groups at most
-# Entries that the logistic curve counts for in a group, and the known entries below which it counts for more: the rates of few
-# groups of few images are noise beside it.
+FINEST = 1e-6  # confidences are clipped to this distance from 0 and 1 before taking logarithms
+GROUP, MOST_GROUPS = 20, 60  # minimum entries of a group, maximum number of groups
+# The logistic curve counts as LEAN prior entries in each group, and as more if fewer than MANY entries are known: with few
+# images the rate of a group is noisier than the curve.
 LEAN, MANY = 40.0, 6000
-PENALTY = 1e-4  # of the squared slope beside the summed log loss: what keeps it finite where scores part the labels
+PENALTY = 1e-4  # of the squared slope, added to the summed log loss: keeps the slope finite if scores separate the labels
 
 
 class Curve(NamedTuple):
-    """P(y = 1 | p) of all classes: a rate that is linear in the log-odds of p between knots, and flat beyond the outermost."""
+    """P(y = 1 | p), pooled over classes: piecewise linear in the log-odds of p, constant beyond the outermost knots."""
 
     knots: NDArray  # (G,) float64 log-odds, ascending
     rate: NDArray  # (G,) float64, non-decreasing
@@ -36,40 +36,40 @@ def log_odds(p: NDArray) -> NDArray:
 
 
 def curve_by_rank(p: NDArray, y: NDArray) -> Curve:
-    """P(y = 1 | p) of groups by rank, from known entries alone.
+    """P(y = 1 | p) from the known entries, on groups of entries of similar rank.
 
-    For confidences that crowd near 0 and 1, where bins of equal width are full or empty.
+    It suits confidences that crowd near 0 and 1, where bins of equal width are either full or empty.
 
-    A group's rate is (n_pos + L s) / (n + L) with s its mean on the logistic curve fitted to all n_known entries, and L =
-    LEAN max(1, sqrt(MANY / n_known)). On digits with D_est of 40 images this halves the error of bins of equal width.
+    A group's rate is (n_pos + L s) / (n + L). s is the group's mean on the logistic curve fitted to all n_known entries, and
+    L = LEAN max(1, sqrt(MANY / n_known)). On digits, with a D_est of 40 images, its error is half that of bins of equal width.
 
     Args:
-        p, y: confidences and labels of one shape, of rows that the model was not trained on; at least one entry is known.
+        p, y: held-out confidences and their labels, same shape; at least one entry is known.
     """
     known = np.asarray(y >= 0)
     x, positive = log_odds(p[known]), np.asarray(y[known] > 0, np.float64)
-    # The places of x, sorted and cut into groups of equal size.
+    # Indices of x in ascending order, cut into groups of equal size.
     groups = np.array_split(np.argsort(x, kind="stable"), min(MOST_GROUPS, max(1, len(x) // GROUP)))
     smooth = logistic_curve(x, positive)
-    lean = LEAN * max(1.0, np.sqrt(MANY / len(x)))
-    place = np.unique(x, return_inverse=True)[1]
-    positive = (np.bincount(place, positive) / np.bincount(place))[place]  # of equal confidences none comes first
-    rates = [(positive[group].sum() + lean * smooth[group].mean()) / (len(group) + lean) for group in groups]
+    prior = LEAN * max(1.0, np.sqrt(MANY / len(x)))
+    value = np.unique(x, return_inverse=True)[1]
+    positive = (np.bincount(value, positive) / np.bincount(value))[value]  # ties share their mean, so their order is irrelevant
+    rates = [(positive[group].sum() + prior * smooth[group].mean()) / (len(group) + prior) for group in groups]
     return Curve(*isotonic_knots([x[group].mean() for group in groups], rates, groups))
 
 
 def isotonic_knots(knots: list[float], rates: list[float], groups: list[NDArray]) -> tuple[NDArray, NDArray]:
-    """Knots and rates from the groups' means, the rates made non-decreasing (isotonic regression).
+    """Knots and rates from the means of the groups, after isotonic regression of the rates.
 
-    Knots that coincide become one, with the mean of their rates: interpolation wants ascending knots.
+    Equal knots become one with the mean of their rates, because interpolation needs strictly ascending knots.
     """
     rate = isotonic_regression(rates, weights=[len(group) for group in groups]).x.clip(0, 1)
-    unique, place = np.unique(np.array(knots), return_inverse=True)
-    return unique, np.bincount(place, rate) / np.bincount(place)
+    unique, index = np.unique(np.array(knots), return_inverse=True)
+    return unique, np.bincount(index, rate) / np.bincount(index)
 
 
 def logistic_curve(x: NDArray, y: NDArray) -> NDArray:
-    """The logistic curve of y over x at the points x (Platt scaling); the mean where it would not rise, or y has one value."""
+    """Logistic regression of y on x, evaluated at x (Platt scaling); the mean of y if y is constant or the slope not positive."""
     if y.min() == y.max() or x.min() == x.max():
         return np.full(len(x), y.mean())
     deviation = x.std()

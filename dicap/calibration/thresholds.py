@@ -1,6 +1,6 @@
 """Dual thresholds per class from the scores on D_sup, then pseudo-labels, as pure functions (docs/methods.md 3.5 and 3.6).
 
-Letters: N images, C classes; p confidence in [0, 1]; y label, 1 or 0, below 0 where unknown: such an entry counts nowhere.
+Letters: N images, C classes; p confidence in [0, 1]; y label, 1 or 0, below 0 if unknown. Unknown entries are ignored.
 """
 
 from typing import NamedTuple
@@ -16,14 +16,14 @@ class Thresholds(NamedTuple):
 
     tau_pos: Tensor
     tau_neg: Tensor
-    n_pos: Tensor  # labelled positives they were taken from
+    n_pos: Tensor  # labelled positives that tau_pos is computed from
     n_neg: Tensor
-    crossed: Tensor  # bool: tau_neg > tau_pos before they were put in order
-    active: Tensor  # bool: false where CAP or D2L leaves the class out of pseudo-labelling
+    crossed: Tensor  # bool: tau_neg was above tau_pos, and the two were exchanged
+    active: Tensor  # bool: false if CAP or D2L gives this class no pseudo-labels
 
 
 class PseudoLabels(NamedTuple):
-    """What the main stage trains on for one epoch, tensors (N, C)."""
+    """Pseudo-labels of one epoch of the main stage, tensors (N, C)."""
 
     confidence: Tensor  # p: float32
     label: Tensor  # int8: 1 positive, 0 negative, -1 uncertain
@@ -34,12 +34,12 @@ class PseudoLabels(NamedTuple):
 def dual_thresholds(p: Tensor, y: Tensor, *, rule: str = "midrange") -> Thresholds:
     """tau_pos[c] and tau_neg[c] from the scores on D_sup (docs/methods.md 3.5, Equation (8), 3.13-B).
 
-    A class without positives gets tau_pos = 1, one without negatives tau_neg = 0. Where tau_neg > tau_pos the two are exchanged:
-    what lies between them, where the evidence conflicts, is uncertain.
+    A class without positives gets tau_pos = 1, a class without negatives tau_neg = 0. If tau_neg > tau_pos the two are
+    exchanged. Scores between the two thresholds are uncertain.
 
     Args:
-        p: (N, C) scores on D_sup; y: (N, C) labels; others than 1, 0 and below 0 raise ValueError (`check_labels`).
-        rule: `midrange`: (max + min) / 2 of the positives' and of the negatives' scores; `none`: 0.5 for both.
+        p: (N, C) scores on D_sup; y: (N, C) labels. Labels other than 1, 0 and below 0 raise ValueError (`check_labels`).
+        rule: `midrange`: (max + min) / 2 of the positives' scores, and of the negatives' scores; `none`: 0.5 for both.
 
     >>> p, y = torch.tensor([[0.9], [0.7], [0.3], [0.1]]), torch.tensor([[1], [1], [0], [0]])
     >>> thresholds = dual_thresholds(p, y)
@@ -52,7 +52,7 @@ def dual_thresholds(p: Tensor, y: Tensor, *, rule: str = "midrange") -> Threshol
     n_pos, n_neg = positive.sum(0), negative.sum(0)  # (C,)
     no_pos, no_neg = n_pos == 0, n_neg == 0
     all_classes = torch.ones_like(no_pos)
-    if rule == "none":  # there is nothing to guard: the weight alone speaks
+    if rule == "none":  # no class needs a guard: weights alone decide what an entry contributes
         half = torch.full(n_pos.shape, 0.5, dtype=torch.float64, device=p.device)
         return Thresholds(half, half, n_pos, n_neg, ~all_classes, all_classes)
     tau_pos, tau_neg = _midrange(p, positive), _midrange(p, negative)
@@ -62,7 +62,7 @@ def dual_thresholds(p: Tensor, y: Tensor, *, rule: str = "midrange") -> Threshol
 
 
 def _midrange(p: Tensor, chosen: Tensor) -> Tensor:
-    """(max + min) / 2 of each column's chosen entries, (C,); NaN where a column has none."""
+    """(max + min) / 2 of each column's chosen entries, (C,); NaN for a column without chosen entries."""
     highest = torch.where(chosen, p, -torch.inf).amax(0)
     lowest = torch.where(chosen, p, torch.inf).amin(0)
     return (highest + lowest) / 2

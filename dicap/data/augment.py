@@ -1,7 +1,7 @@
-"""Weak and strong views of an image, by Pillow (docs/methods.md 2.4).
+"""Weak and strong views of an image, with Pillow (docs/methods.md 2.4).
 
-Images in a converted set are already resized, so what is left of the published pipeline is
-weak: flip; strong: flip, Cutout (main stage), RandAugment; test: nothing.
+Images in a converted set are already resized. The remaining steps of the published pipeline are
+weak: flip; strong: flip, Cutout (main stage), RandAugment; test: none.
 """
 
 from dataclasses import dataclass
@@ -13,18 +13,18 @@ from PIL import Image, ImageEnhance, ImageOps
 from dicap.data.policy import COLUMNS, ENHANCEMENTS, Plan, box, draw
 
 CUTOUT_COLOUR = (125, 122, 113)  # of RandAugment's own small cutout
-FILL = (128, 128, 128)  # what a geometric operation uncovers
+FILL = (128, 128, 128)  # colour of the area that a geometric operation uncovers
 
 
 @dataclass(frozen=True)
 class View:
-    """A way of looking at images.
+    """A kind of augmentation.
 
     Attributes:
         name: test (as stored), weak (mirrored or not) or strong.
-        cutout: side of the hole over the side of the image, in the strong view; 0 for none.
+        cutout: side of the hole divided by the side of the image, in the strong view; 0: no hole.
         flip: probability of mirroring, in the weak and the strong view.
-        tiles: 2 for D2L's 2 x 2 grid (docs/methods.md 4.9): each tile is seen on its own and resized to the image's size.
+        tiles: 2 for D2L's 2 x 2 grid (docs/methods.md 4.9): each tile is augmented separately and resized to the image's size.
     """
 
     name: str
@@ -37,7 +37,7 @@ class View:
 
     @property
     def parts(self) -> int:
-        """Images made of one image."""
+        """Number of output images per image."""
         return self.tiles**2
 
 
@@ -46,7 +46,7 @@ def render_batch(images: np.ndarray, view: View, uniforms: np.ndarray) -> np.nda
 
     Args:
         images: (B, H, W, 3) uint8; may be overwritten.
-        uniforms: (B, parts, COLUMNS) in [0, 1), the randomness.
+        uniforms: (B, parts, COLUMNS) random numbers in [0, 1).
 
     Returns:
         (B, H, W, 3) uint8, or (B, 4, H, W, 3) with tiles.
@@ -56,7 +56,7 @@ def render_batch(images: np.ndarray, view: View, uniforms: np.ndarray) -> np.nda
     flat = images.reshape(-1, *images.shape[-3:])
     for image, numbers in zip(flat, uniforms.reshape(-1, COLUMNS).tolist(), strict=True):
         if view.name == "strong":
-            _carry_out(draw(numbers, image.shape[:2], view.cutout, view.flip), image)
+            _apply(draw(numbers, image.shape[:2], view.cutout, view.flip), image)
         elif view.name == "weak" and numbers[0] < view.flip:
             mirror(image)
     return flat.reshape(images.shape)
@@ -65,8 +65,8 @@ def render_batch(images: np.ndarray, view: View, uniforms: np.ndarray) -> np.nda
 def cut_tiles(images: np.ndarray, grid: int) -> np.ndarray:
     """Cut (B, H, W, 3) images into a grid and resize each tile to H x W (bilinear): (B, grid**2, H, W, 3).
 
-    D2L cuts an image that was resized by a bicubic filter; here it is the stored, bilinear one. Flip and resize
-    commute, so resizing first is the published order.
+    D2L cuts a bicubically resized image; this function cuts the stored image, which was resized bilinearly. Flip and resize
+    commute, so resizing first agrees with the published order.
     """
     b, height, width, _ = images.shape
     edges_y = [height * i // grid for i in range(grid + 1)]
@@ -81,7 +81,7 @@ def cut_tiles(images: np.ndarray, grid: int) -> np.ndarray:
     return out
 
 
-def _carry_out(plan: Plan, image: np.ndarray) -> None:
+def _apply(plan: Plan, image: np.ndarray) -> None:
     """Turn `image`, (H, W, 3) uint8, into its strong view, in place."""
     if plan.flip:
         mirror(image)
@@ -97,13 +97,13 @@ def _carry_out(plan: Plan, image: np.ndarray) -> None:
 
 
 def mirror(image: np.ndarray) -> None:
-    """Swap left and right of (H, W, 3) in place. Torch does it six times quicker than NumPy."""
+    """Mirror (H, W, 3) left to right in place, with torch, which is six times as fast as NumPy."""
     pixels = torch.from_numpy(image)
     pixels.copy_(pixels.flip(1))
 
 
 def operate(picture: Image.Image, kind: str, value: float, centre: tuple[int, int]) -> Image.Image:
-    """Carry out one operation on an RGB picture."""
+    """Apply one operation to an RGB picture."""
     height, width = size = picture.height, picture.width
     if kind in ENHANCEMENTS:
         return getattr(ImageEnhance, kind.capitalize())(picture).enhance(1 + value)
@@ -116,11 +116,11 @@ def operate(picture: Image.Image, kind: str, value: float, centre: tuple[int, in
     if kind == "cutout":
         half = int(value) // 2
         picture = picture.copy()
-        picture.paste(CUTOUT_COLOUR, box(centre, (half, half), size))  # right and bottom do not belong to it
+        picture.paste(CUTOUT_COLOUR, box(centre, (half, half), size))  # without the box's right column and bottom row
         return picture
     if kind == "rotate":
         return picture.rotate(value, fillcolor=FILL)
-    # (a, b, c, d, e, f) maps a pixel of the result to one of the source: x' = a x + b y + c, y' = d x + e y + f.
+    # (a, b, c, d, e, f) maps a pixel of the result to a pixel of the source: x' = a x + b y + c, y' = d x + e y + f.
     numbers = {
         "shear_x": (1.0, value, 0.0, 0.0, 1.0, 0.0),
         "shear_y": (1.0, 0.0, 0.0, value, 1.0, 0.0),

@@ -1,9 +1,8 @@
-"""A raw data set becomes resized images, an index and a description (`dicap.data.format`).
+"""Converts a raw data set into resized images, an index and a description (`dicap.data.format`).
 
-Everything is written into a hidden folder beside the destination, which takes the destination's name at the very end: a killed
-or failed conversion leaves the earlier set as it was. Images that were decoded before are found again in a store
-(`dicap.files.content_store`), by what tells that their files are the same: so the next conversion goes on where one was killed,
-and an added photograph costs its own decoding alone.
+Everything is written into a hidden folder next to the destination, which is renamed at the end, so a killed or failed conversion
+leaves the earlier set unchanged. Decoded images are kept in a store (`dicap.files.content_store`), with keys that change if the
+image file changes. So a conversion after a kill continues, and an added photograph costs only its own decoding.
 """
 
 import csv
@@ -50,31 +49,31 @@ def convert(
         destination: `data/converted`; replaced as a whole when everything has been written.
         image_size: side in pixels.
         max_rejected: share of rejected images above which the conversion fails.
-        known: where images that were decoded before are stored; None: nowhere.
-        code: what stands for the code that makes the pixels; what other code made is made again.
-        workers: processes; None: one a core; 0: none.
+        known: folder of the store of decoded images; None: no store.
+        code: identifies the code that makes the pixels; images decoded by other code are decoded again.
+        workers: processes; None: one per core; 0: none.
 
     Returns:
         The content of meta.json.
 
     Raises:
-        DataError: too many images were rejected, two have the same id, a split lost all its images, the disk is
-            full, or another conversion into the same folder is going on.
+        DataError: too many images were rejected, two images have the same id, all images of a split were rejected, the disk is
+            full, or another process is converting into the same folder.
     """
     _refuse_twice(raw)
     kind = f"{type(raw.images).__module__}.{type(raw.images).__qualname__}"
     facts = {"dataset": raw.dataset, "images": kind, "image_size": image_size, "code": code, **decoders()}
     try:
         with replacing_folder(destination) as scratch:
-            made = _squares(raw, image_size, workers, None if known is None else ContentStore.of(known, facts))
-            shown = progress(made, desc=f"convert {raw.dataset}", total=len(raw.items), unit="image")
-            with closing(made), closing(shown):
-                sizes, rejected = _write_pixels(shown, scratch, image_size)
-            _judge(raw, rejected, max_rejected, destination)
+            results = _squares(raw, image_size, workers, None if known is None else ContentStore.of(known, facts))
+            bar = progress(results, desc=f"convert {raw.dataset}", total=len(raw.items), unit="image")
+            with closing(results), closing(bar):
+                sizes, rejected = _write_pixels(bar, scratch, image_size)
+            _check_rejected(raw, rejected, max_rejected, destination)
             return _describe(raw, sizes, rejected, scratch, image_size)
     except OSError as error:
-        place = error.filename or destination
-        raise DataError(f"{place}: {error.strerror or error}; make room or choose another disk") from None
+        path = error.filename or destination
+        raise DataError(f"{path}: {error.strerror or error}; make room or choose another disk") from None
     except BrokenProcessPool:
         raise DataError(
             f"{destination}: a worker process was killed (often the memory is full); convert with --workers 0"
@@ -82,12 +81,12 @@ def convert(
 
 
 def check_files(raw: RawSet, destination: Path, max_rejected: float) -> None:
-    """Raise DataError as `convert` would, before anything is replaced, for images that are listed twice or not in their place."""
+    """Raise, before anything is replaced, the DataError of `convert` for images that are listed twice, missing or outside."""
     _refuse_twice(raw)
     if isinstance(images := raw.images, FileImages):
         missing = {row: "missing" for row, path in enumerate(images.paths) if not path.is_file()}
         outside = {row: LEADS_OUT for row in range(len(images.paths)) if row not in missing and images.leads_out(row)}
-        _judge(raw, missing | outside, max_rejected, destination)
+        _check_rejected(raw, missing | outside, max_rejected, destination)
 
 
 def _refuse_twice(raw: RawSet) -> None:
@@ -97,30 +96,30 @@ def _refuse_twice(raw: RawSet) -> None:
 
 
 def _squares(raw: RawSet, image_size: int, workers: int | None, cache: ContentStore | None) -> Generator[bytes | str]:
-    """What `square` makes of each image, in order: found in the store where its file did not change, else made and stored."""
+    """The result of `square` for each image, in order: from the store if the image file did not change, else newly decoded."""
     n = len(raw.items)
     if cache is None:
         yield from squares(raw.images, range(n), image_size, workers)
         return
     keys = np.array([digest(json.dumps(raw.images.mark(i)).encode()) for i in range(n)], "S16")
     known = cache.has(keys)
-    with closing(squares(raw.images, np.flatnonzero(~known).tolist(), image_size, workers)) as fresh:
+    with closing(squares(raw.images, np.flatnonzero(~known).tolist(), image_size, workers)) as decoded:
         for i in range(n):
-            made = cache.read(keys[i]) if known[i] else None
-            if made is None:
-                made = square(raw.images, i, image_size) if known[i] else next(fresh)  # the first: a damaged one
-                if isinstance(made, bytes):
-                    cache.add(keys[i : i + 1], [made])
-            yield made
+            result = cache.read(keys[i]) if known[i] else None
+            if result is None:
+                result = square(raw.images, i, image_size) if known[i] else next(decoded)  # known, but the stored one is damaged
+                if isinstance(result, bytes):
+                    cache.add(keys[i : i + 1], [result])
+            yield result
 
 
-def _write_pixels(made: Iterator[bytes | str], folder: Path, image_size: int) -> tuple[list[tuple[int, int]], dict[int, str]]:
-    """Write the images as one array; (width, height) of the original of each, and {row: reason} of those rejected."""
+def _write_pixels(results: Iterator[bytes | str], folder: Path, image_size: int) -> tuple[list[tuple[int, int]], dict[int, str]]:
+    """Write the images as one array. Returns (width, height) of each original, and {row: reason} of the rejected images."""
     sizes: list[tuple[int, int]] = []
     rejected: dict[int, str] = {}
     with (folder / files.ARRAY).open("wb") as file:
         write_head(file, (0, image_size, image_size, 3), np.uint8)
-        for row, result in enumerate(made):
+        for row, result in enumerate(results):
             if isinstance(result, str):
                 rejected[row] = result
                 continue
@@ -134,7 +133,7 @@ def _write_pixels(made: Iterator[bytes | str], folder: Path, image_size: int) ->
 def _describe(
     raw: RawSet, sizes: list[tuple[int, int]], reasons: dict[int, str], scratch: Path, image_size: int
 ) -> dict[str, Any]:
-    """Write the index and meta.json of a set whose pixels are written, see `_write_pixels`."""
+    """Write the index and meta.json after `_write_pixels`; returns the content of meta.json."""
     items = [item for row, item in enumerate(raw.items) if row not in reasons]
     unknown = {
         split: unknown_entries(len(raw.classes), (item for item in items if item.split == split)) for split in ("train", "test")
@@ -166,22 +165,22 @@ def _describe(
     }
     later = {was: [item.id for item in items if item.added == was] for was in ("train", "unlabeled")}
     if any(later.values()):
-        meta["added"] = later  # labels given later: `split` never hides them
+        meta["added"] = later  # images whose labels were given later: `split` never hides these labels
     if grouped:
         meta["grouped"] = True  # the index has the groups
     if partial:
-        meta["unknown"] = unknown  # entries (image, class) of which nothing is known, of the labelled images
+        meta["unknown"] = unknown  # numbers of unknown entries (image, class) of labelled images
     files.write_meta(scratch, meta)
     return meta
 
 
-def _judge(raw: RawSet, rejected: dict[int, str], max_rejected: float, destination: Path) -> None:
-    """Fail if too much was rejected, leaving a list of what it was."""
+def _check_rejected(raw: RawSet, rejected: dict[int, str], max_rejected: float, destination: Path) -> None:
+    """Raise DataError if too many images were rejected, and write a list of them."""
     listing = destination.with_name(f"{destination.name}.rejected.csv")
     listing.unlink(missing_ok=True)
     share = len(rejected) / max(len(raw.items), 1)
-    left = {item.split for row, item in enumerate(raw.items) if row not in rejected}
-    lost = [split for split in ("train", "test") if split not in left and any(item.split == split for item in raw.items)]
+    remaining = {item.split for row, item in enumerate(raw.items) if row not in rejected}
+    lost = [split for split in ("train", "test") if split not in remaining and any(item.split == split for item in raw.items)]
     if raw.items and share <= max_rejected and not lost:
         return
     if not rejected:
@@ -191,7 +190,7 @@ def _judge(raw: RawSet, rejected: dict[int, str], max_rejected: float, destinati
         csv.writer(file).writerows([("path", "reason"), *entries])
     first = f"the first is {entries[0][0]}: {entries[0][1]}; all are listed in {listing}"
     if share <= max_rejected:
-        raise DataError(f"{raw.dataset}: no image of split {lost[0]} is left of those listed; {first}")
+        raise DataError(f"{raw.dataset}: all listed images of split {lost[0]} were rejected; {first}")
     raise DataError(
         f"{raw.dataset}: {len(rejected)} of {len(raw.items)} images rejected ({share:.1%}), "
         f"more than convert.max_rejected ({max_rejected:.1%}); {first}; repair or remove them, or raise convert.max_rejected"

@@ -1,4 +1,4 @@
-"""Is a converted set what it says it is, and is there something in it that would spoil an experiment?"""
+"""Checks a converted set: are its files intact, and do test images leak into training?"""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,12 +15,12 @@ from dicap.machine.progress import progress
 
 @dataclass
 class Findings:
-    """What an examination found.
+    """The results of a check.
 
     Attributes:
-        damage: lines on what is broken; training on the set would be wrong.
-        warnings: lines on what a user should know.
-        duplicates: (id of a test image, id of a training or unlabelled image), the same pixels.
+        damage: a line for each damaged file; the set must not be used.
+        warnings: lines for the user.
+        duplicates: (id of a test image, id of a training or unlabelled image) with the same pixels.
     """
 
     meta: dict[str, Any]
@@ -30,10 +30,10 @@ class Findings:
 
 
 def examine(folder: Path) -> Findings:
-    """Check the files of a set against meta.json, and the test images for copies of training images.
+    """Check the files of a set against meta.json, and the test images for duplicates of training images.
 
     Raises:
-        DataError: the folder is not a converted set at all.
+        DataError: the folder is not a converted set.
     """
     meta = files.read_meta(folder)
     findings = Findings(meta, warnings=[*meta["notes"]])
@@ -42,18 +42,18 @@ def examine(folder: Path) -> Findings:
         if not path.exists():
             findings.damage.append(f"{path}: missing")
         elif sha256(path) != checksum:
-            findings.damage.append(f"{path}: its bytes differ from those that convert wrote")
+            findings.damage.append(f"{path}: changed since convert wrote it (its checksum differs)")
     try:
         store = Store.open(folder)
         test, marks = store.is_test, store.digests().tolist()
         first = {marks[row]: row for row in np.flatnonzero(~test)[::-1]}
-        copies = [row for row in np.flatnonzero(test) if marks[row] in first]
-        findings.duplicates = [(str(store.ids[row]), str(store.ids[first[marks[row]]])) for row in copies]
+        leaks = [row for row in np.flatnonzero(test) if marks[row] in first]
+        findings.duplicates = [(str(store.ids[row]), str(store.ids[first[marks[row]]])) for row in leaks]
     except DataError as error:
         findings.damage.append(str(error))
     if findings.duplicates:
         count, pair = len(findings.duplicates), " = ".join(findings.duplicates[0])
         findings.warnings.append(
-            f"{count} test images are training images too, for instance {pair}: the score is too good by them"
+            f"{count} test images are also training images, for instance {pair}: this leak makes the score too high"
         )
     return findings

@@ -1,7 +1,7 @@
-"""The labels of a converted set, apart from its images: 1 present, 0 absent, -1 unknown.
+"""The labels of a converted set: 1 present, 0 absent, -1 unknown. Images are in `dicap.data.store`.
 
-Training may only ask for rows whose labels the split allows (roles sup and est); scoring for test rows. Only
-diagnostics ask for the hidden labels of simulated-unlabelled images.
+Training may read only rows of the roles sup and est, evaluation only test rows. Only diagnostics read the hidden labels of
+images that the split treats as unlabelled.
 """
 
 import os
@@ -13,17 +13,17 @@ import pyarrow as pa
 from dicap.data import format as files
 from dicap.errors import DataError
 
-UNKNOWN = -1  # the label of an entry of which nothing is known; whatever reads labels takes any number below 0 for it
+UNKNOWN = -1  # the label of an unknown entry; readers of labels treat every number below 0 as unknown
 
 
 def read_labels(folder: str | os.PathLike, rows: np.ndarray, *, partial: bool = False) -> np.ndarray:
-    """The label matrix of some rows, (n, C) uint8 of 0 and 1; int8 with UNKNOWN too where entries of these rows are unknown.
+    """The label matrix of some rows, (n, C): uint8 of 0 and 1, or int8 with UNKNOWN if entries of these rows are unknown.
 
     Args:
-        partial: whether the caller knows what to do with unknown entries.
+        partial: the caller can handle unknown entries.
 
     Raises:
-        DataError: one of the rows is truly unlabelled, or labelled in part and not `partial`, or the set is damaged.
+        DataError: a row has no labels, or is labelled in part without `partial`, or the set is damaged.
     """
     folder = Path(folder)
     rows = np.asarray(rows, dtype=np.int64)
@@ -48,14 +48,14 @@ def read_labels(folder: str | os.PathLike, rows: np.ndarray, *, partial: bool = 
 
 
 def _one_hot(folder: Path, column: pa.ListArray, width: int) -> np.ndarray:
-    """(n, C) uint8 of a column of lists of classes; a null is an empty list."""
+    """A column of lists of classes as (n, C) uint8; a null counts as an empty list."""
     lengths = np.nan_to_num(column.value_lengths().to_numpy(zero_copy_only=False)).astype(np.int64)
     matrix = np.zeros((len(column), width), dtype=np.uint8)
     classes = column.flatten().to_numpy(zero_copy_only=False)
-    strange = (classes < 0) | (classes >= width)  # NumPy would count a negative one from the end
-    if strange.any():
+    invalid = (classes < 0) | (classes >= width)  # NumPy would count a negative index from the end
+    if invalid.any():
         raise DataError(
-            f"{folder / files.INDEX}: label {classes[strange][0]} of {width} classes (0 to {width - 1}); "
+            f"{folder / files.INDEX}: label {classes[invalid][0]} of {width} classes (0 to {width - 1}); "
             "run `dicap-stage convert` again"
         )
     matrix[np.repeat(np.arange(len(column)), lengths), classes] = 1
@@ -63,5 +63,5 @@ def _one_hot(folder: Path, column: pa.ListArray, width: int) -> np.ndarray:
 
 
 def labelled_mask(folder: str | os.PathLike) -> np.ndarray:
-    """Which images have labels at all (hidden or not), (N,) bool."""
+    """Whether each image has labels, hidden or not, (N,) bool."""
     return files.read_index(Path(folder), ["labels"])["labels"].is_valid().to_numpy()

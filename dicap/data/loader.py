@@ -1,7 +1,7 @@
 """Batches of views for training, and of plain images for scoring.
 
-A view of an image is a pure function of (seed, stage, epoch, row, view, key of the request): it is the same whatever
-the number of worker processes, the order of the steps, and the step a run was resumed at.
+A view of an image is a pure function of (seed, stage, epoch, row, view, key of the request). It does not depend on the number of
+worker processes, the order of the steps, or the step at which a run was resumed.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,12 +20,12 @@ from dicap.randomness import uniform
 
 
 class Request(NamedTuple):
-    """Views wanted of some images in one step.
+    """A request for views of some images in one step.
 
     Attributes:
-        key: name of the result, and of the stream of random numbers: requests with different keys draw independently.
+        key: name of the result and of the stream of random numbers: requests with different keys draw independently.
         rows: (B,) int64 rows of the store.
-        drawn_by: (B,) uint64, what the random numbers are a function of; None: of the rows.
+        drawn_by: (B,) uint64 that seed the random numbers of each image; None: the rows.
     """
 
     key: str
@@ -45,16 +45,16 @@ def load(
     device: str | torch.device = "cpu",
     start: int = 0,
 ) -> Iterator[dict[str, torch.Tensor]]:
-    """Yield the batches of an epoch, one dict a step from step `start` on.
+    """Yield the batches of an epoch, one dict per step, from step `start` on.
 
     Args:
-        workers: processes that make views; None: chosen from the number of cores; 0: made here.
+        workers: processes that make views; None: chosen from the number of cores; 0: views are made in this process.
 
     Yields:
-        {key: (B, 3, H, W) uint8}, or (B, 4, 3, H, W) with tiles, on `device`. The order in memory is the one they were
-        made in (channels last on the host): reordering a byte a pixel would cost more than reading it.
+        {key: (B, 3, H, W) uint8}, or (B, 4, 3, H, W) with tiles, on `device`. The memory format stays channels last, because
+        reordering the bytes would cost more than reading them.
     """
-    place = torch.device(device)
+    device = torch.device(device)
     dataset = _Steps(store, steps, seed, stage, epoch)
     order = range(start, len(steps))
     count = min(worker_count() if workers is None else workers, len(order))
@@ -64,20 +64,20 @@ def load(
         sampler=order,
         num_workers=count,
         worker_init_fn=_one_thread,
-        pin_memory=place.type == "cuda",
+        pin_memory=device.type == "cuda",
         prefetch_factor=4 if count else None,
-        # A generator of its own: DataLoader draws a number per epoch, from torch's global generator otherwise.
+        # A separate generator, because DataLoader would draw a number per epoch from torch's global generator.
         generator=torch.Generator(),
     )
     try:
         for batch in loader:
-            yield {key: views.to(place, non_blocking=True) for key, views in batch.items()}
+            yield {key: views.to(device, non_blocking=True) for key, views in batch.items()}
     except RuntimeError as error:
         if "DataLoader worker" not in str(error):
             raise
         raise DataError(
             f"{store.folder}: a worker process died ({first_line(error)}); "
-            "use fewer with --workers, or 0 for none (often the memory or /dev/shm is full)"
+            "use fewer workers with --workers, or 0 for none (often the memory or /dev/shm is full)"
         ) from None
 
 
@@ -90,10 +90,10 @@ def scoring_batches(
     flip_share: float = 0.5,
     put: Callable[[torch.Tensor], torch.Tensor] = lambda images: images,
 ) -> Iterator[tuple[np.ndarray, torch.Tensor]]:
-    """Yield images in order, straight from the store, for passes that need no strong view.
+    """Yield images in the order of `rows`, read from the store, for passes without strong views.
 
     Args:
-        rows: (n,) int64, the images wanted.
+        rows: (n,) int64, the images to yield.
         flip: (seed, stage, epoch) for the weak view, None for the test view.
         flip_share: probability of mirroring in the weak view.
 
@@ -115,17 +115,17 @@ def draws(seed: int, stage: str, epoch: int, request: Request) -> np.ndarray:
     """The random numbers of a request's views, (B, parts, COLUMNS) in [0, 1)."""
     view = request.view
     out = np.zeros((len(request.rows), view.parts, COLUMNS))
-    columns = {"test": 0, "weak": 1, "strong": COLUMNS}[view.name]  # numbers the view has no use for are not drawn
-    by = request.rows if request.drawn_by is None else request.drawn_by
+    columns = {"test": 0, "weak": 1, "strong": COLUMNS}[view.name]  # only the numbers that the view uses are drawn
+    seeds = request.rows if request.drawn_by is None else request.drawn_by
     for part in range(view.parts):
         for column in range(columns):
             stream = f"{request.key}/{view.name}/{part}/{column}"
-            out[:, part, column] = uniform(seed, stage, epoch, by, stream)
+            out[:, part, column] = uniform(seed, stage, epoch, seeds, stream)
     return out
 
 
 def worker_count() -> int:
-    """Worker processes worth having: none on one or two cores, where they only compete with the training process."""
+    """Default number of worker processes: 0 on one or two cores, where workers would only compete with the training process."""
     available = cores()
     return 0 if available <= 2 else min(available - 1, 12)
 
@@ -149,5 +149,5 @@ class _Steps(Dataset):
 
 
 def _one_thread(_worker: int) -> None:
-    # Workers times threads would fight for the cores; with torch's default the loader ran over a hundred times slower.
+    # One thread per worker: with torch's default all threads of all workers compete, and the loader was 100 times slower.
     torch.set_num_threads(1)

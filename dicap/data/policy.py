@@ -1,6 +1,6 @@
-"""What the strong view does to an image: the table of RandAugment's operations, and drawing from it.
+"""RandAugment's operations, and drawing the operations of a strong view.
 
-Drawing is apart from doing: `draw` turns uniform random numbers into a `Plan`, which `dicap.data.augment` carries out.
+`draw` turns uniform random numbers into a `Plan`, which `dicap.data.augment` applies to an image.
 """
 
 from collections.abc import Sequence
@@ -14,13 +14,13 @@ LEVELS = 9
 
 
 def _levels(first: float, last: float) -> tuple[float, ...]:
-    """Levels 1 to 9 of ten equally spaced ones; level 0 is never drawn."""
+    """Levels 1 to 9 of ten equally spaced levels; level 0 is never drawn."""
     return tuple(float(value) for value in np.linspace(first, last, LEVELS + 1)[1:])
 
 
-# PyPI randaugment 1.0.2, which the published code imports (docs/methods.md 2.4): 15 operations x 9 levels, all equally likely,
-# ordered pairs. What an operation is given, per level: shear as a slope, translation as a share of the side, rotation in degrees
-# (one direction only), enhancement as a distance from factor 1, bits, threshold, or pixels.
+# The published code imports randaugment 1.0.2 from PyPI (docs/methods.md 2.4): 15 operations x 9 levels, all equally likely,
+# ordered pairs. The values per level are a slope for shear, a share of the side for translation, degrees for rotation (in one
+# direction only), the distance from factor 1 for enhancements, and else bits, a threshold, or pixels.
 OPERATIONS: dict[str, tuple[float, ...]] = {
     "invert": (0.0,) * LEVELS,
     "cutout": tuple(float(round(v)) for v in _levels(0, 20)),
@@ -41,17 +41,17 @@ OPERATIONS: dict[str, tuple[float, ...]] = {
 KINDS = tuple(OPERATIONS)
 ENHANCEMENTS = ("sharpness", "contrast", "color", "brightness")
 SIGNED = (*ENHANCEMENTS, "shear_x", "shear_y", "translate_x", "translate_y")  # the sign is drawn too, both equally likely
-PROBABILITY = 0.5  # with which each of the two drawn operations happens
+PROBABILITY = 0.5  # of applying each of the two drawn operations
 
 
 class Plan(NamedTuple):
-    """What is to be done to an image.
+    """The operations of one strong view.
 
     Attributes:
         flip: mirror left and right.
-        hole: left, top, right, bottom (right and bottom included, and past the image's edge where it is cut off), or None.
-        colour: what the hole is filled with.
-        operations: kind, signed value, and centre (x, y) of the cutout operation, of each that happens.
+        hole: left, top, right, bottom (right and bottom are inside the hole and may be just outside the image), or None.
+        colour: colour of the hole.
+        operations: kind, signed value, and centre (x, y) for cutout, of each operation to apply.
     """
 
     flip: bool
@@ -66,8 +66,8 @@ def draw(uniforms: Sequence[float], size: tuple[int, int], cutout: float, flip: 
     Args:
         uniforms: COLUMNS numbers in [0, 1).
         size: height and width of the image in pixels.
-        cutout: side of the published Cutout's hole over the side of the image; 0 for none (docs/methods.md 2.4). The published
-            code draws it as a rectangle whose last row and column belong to it, so 112 means up to 113 pixels.
+        cutout: side of Cutout's hole divided by the side of the image; 0: no hole (docs/methods.md 2.4). The published code
+            includes the rectangle's last row and column, so a hole of 112 has up to 113 pixels per side.
     """
     height, width = size
     mirrored, shade, x, y = uniforms[:4]
@@ -83,9 +83,9 @@ def draw(uniforms: Sequence[float], size: tuple[int, int], cutout: float, flip: 
 
 
 def _choose(u: float) -> tuple[str, float] | None:
-    """Operation and signed value, or None where it does not happen, from one number: 53 bits are plenty for the 9 needed.
+    """An operation and its signed value, or None to apply none, from one uniform number (9 of its 53 bits would suffice).
 
-    Each digit of u leaves a number that is again uniform on [0, 1).
+    After each division the remainder is again uniform on [0, 1).
     """
     operation, u = divmod(u * len(OPERATIONS), 1)
     level, u = divmod(u * LEVELS, 1)
@@ -98,10 +98,10 @@ def _choose(u: float) -> tuple[str, float] | None:
 
 
 def box(centre: tuple[int, int], half: tuple[int, int], size: tuple[int, int]) -> tuple[int, int, int, int]:
-    """Left, top, right and bottom of the box that reaches half a side from its centre, cut at the image's edge.
+    """Left, top, right and bottom of a box, clipped at the image's edge.
 
     Args:
-        centre, half: x and y, in pixels.
+        centre, half: x and y of the centre, and half the sides, in pixels.
         size: height and width of the image.
     """
     (x, y), (half_x, half_y), (height, width) = centre, half, size

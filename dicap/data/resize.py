@@ -1,4 +1,4 @@
-"""Pictures made small and square, in worker processes: what `dicap.data.convert` writes down."""
+"""Decodes pictures and resizes them to squares, in worker processes, for `dicap.data.convert`."""
 
 import os
 import signal
@@ -13,17 +13,17 @@ from PIL import Image
 from dicap.data.sources.base import Images, Rejected
 from dicap.machine.processes import cores, when_parent_ends
 
-CHUNK = 8  # images a worker takes at a time
-AHEAD = 16  # chunks for each worker that are made ahead: memory does not grow with the data set
-SIZES = struct.Struct("<ii")  # width and height of the original, which stand before the pixels of a square
-_INTERVAL = 0.5  # seconds between two looks at whether the parent lives
+CHUNK = 8  # images per task of a worker
+AHEAD = 16  # chunks per worker to compute ahead; the limit keeps memory independent of the data set's size
+SIZES = struct.Struct("<ii")  # width and height of the original, stored before the pixels of a square
+_INTERVAL = 0.5  # seconds between two checks that the parent is alive
 
 
 def squares(images: Images, rows: Sequence[int], image_size: int, workers: int | None) -> Generator[bytes | str]:
-    """What `square` makes of some images, in order, from a pool of processes.
+    """The results of `square` for some images, in order, from a pool of processes.
 
     Args:
-        workers: processes; None: one a core; 0: none.
+        workers: processes; None: one per core; 0: none.
     """
     workers = cores() if workers is None else workers
     if workers < 2 or len(rows) < AHEAD * CHUNK:
@@ -42,7 +42,7 @@ def squares(images: Images, rows: Sequence[int], image_size: int, workers: int |
 
 
 def square(images: Images, i: int, image_size: int) -> bytes | str:
-    """Image i as SIZES and the pixels of a square, (image_size, image_size, 3) uint8; a text: why it is rejected."""
+    """Image i as SIZES followed by the pixels of a square (image_size, image_size, 3) uint8; a string is a rejection's reason."""
     try:
         picture = images.read(i)
     except Rejected as error:
@@ -51,9 +51,9 @@ def square(images: Images, i: int, image_size: int) -> bytes | str:
 
 
 def _begin_worker(images: Images, image_size: int, parent: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent alone decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group, but only the parent handles it
     _begin_worker.job = images, image_size  # type: ignore[attr-defined]
-    when_parent_ends(lambda: None, parent, _INTERVAL)  # a pool's workers would wait for work for ever
+    when_parent_ends(lambda: None, parent, _INTERVAL)  # else the workers of a killed parent would wait for ever
 
 
 def _chunk(rows: Sequence[int]) -> list[bytes | str]:

@@ -1,4 +1,4 @@
-"""Reading a converted set: images by row, without their labels (those are `dicap.data.labels`)."""
+"""Reads the images of a converted set by row. Labels are read by `dicap.data.labels`."""
 
 import hashlib
 import os
@@ -21,13 +21,12 @@ if TYPE_CHECKING:
 class Store:
     """The images of a converted set, memory-mapped.
 
-    Names, and all else that is known of the images, stay in the index's file until they are asked for: worker processes want
-    pixels only.
+    The index is read when it is first used, because worker processes need only pixels.
 
     Attributes:
         image_size: side of the square images in pixels.
         ids: (N,) unique names of the images.
-        checksum: identity of the set; pixels_checksum: of its images alone, whatever their names and labels.
+        checksum: checksum of the whole set; pixels_checksum: checksum of the pixels only, without names and labels.
     """
 
     def __init__(self, folder: Path, meta: dict[str, Any], array: np.ndarray) -> None:
@@ -45,7 +44,7 @@ class Store:
         """Open `data/converted`.
 
         Raises:
-            SettingsError: it was converted at another size than the `image_size` of the settings.
+            SettingsError: the set was converted at another size than the setting `image_size`.
             DataError: a file is missing or damaged, or the files do not belong together. The checksums of the
                 index's pages are verified when they are read; `dicap-stage doctor` verifies whole files.
         """
@@ -63,7 +62,7 @@ class Store:
         return cls(folder, meta, open_npy(folder / files.ARRAY, files.AGAIN, np.uint8, (n, size, size, 3)))
 
     def __reduce__(self):
-        # A worker process maps the file itself; pixels never travel through a pipe.
+        # A worker process maps the file itself, so no pixels are pickled.
         return Store.open, (self.folder,)
 
     @cached_property
@@ -72,29 +71,29 @@ class Store:
 
     @cached_property
     def is_test(self) -> np.ndarray:
-        """Which images are of the test split, (N,) bool."""
+        """Whether each image is in the test split, (N,) bool."""
         return self._names["split"].to_numpy() == "test"
 
     @property
     def test_checksum(self) -> str:
-        """Identity of the test split: which rows are in it."""
+        """A checksum of the rows of the test split."""
         return hashlib.sha256(np.packbits(self.is_test).tobytes()).hexdigest()
 
     @cached_property
     def ids(self) -> np.ndarray:
-        """The images' names, (N,) of texts, read when they are first asked for."""
+        """The names of the images, (N,) strings."""
         return self._names["id"].to_numpy()
 
     def pixels(self, rows: np.ndarray) -> np.ndarray:
-        """A fresh (B, H, W, 3) uint8 array of the images at `rows`, as they lie in the file."""
+        """A new (B, H, W, 3) uint8 array of the images at `rows`."""
         rows = checked_rows(rows, self.n)
-        # One thread, on purpose: torch.index_select is half as quick again on idle cores, and hundreds of times slower
-        # where another process keeps one of its threads waiting.
+        # NumPy, with one thread: torch.index_select is 1.5 times as fast on idle cores, but hundreds of times slower if another
+        # process delays one of its threads.
         return np.take(self._array, rows, axis=0)
 
     def read(self, rows: np.ndarray) -> "torch.Tensor":
-        """The images at `rows`, (B, 3, H, W) uint8, in memory channels last as in the file. Raises IndexError."""
-        import torch  # what looks at photographs only, as the report does, waits for no torch
+        """The images at `rows`, (B, 3, H, W) uint8 in channels-last memory format, as in the file. Raises IndexError."""
+        import torch  # imported here, because the report needs images but no torch
 
         return torch.from_numpy(self.pixels(rows)).permute(0, 3, 1, 2)
 
@@ -103,12 +102,12 @@ class Store:
         return self.pixels(np.array([row]))[0]
 
     def digests(self) -> np.ndarray:
-        """A checksum of each image as it is stored, (N,) S16: its identity, whatever set it is in and wherever it stands."""
+        """A checksum of each image's pixels, (N,) S16, independent of the set and the row."""
         return np.array([digest(self._array[row].data) for row in range(self.n)], "S16")
 
 
 def checked_rows(rows: np.ndarray, n: int) -> np.ndarray:
-    """Rows as int64. Raises IndexError for one that is outside of `n` images: NumPy would take negative rows from the end."""
+    """Rows as int64. Raises IndexError for a row outside of 0 .. n - 1; NumPy would count negative rows from the end."""
     rows = np.asarray(rows, dtype=np.int64)
     outside = rows[(rows < 0) | (rows >= n)]
     if len(outside):

@@ -1,1 +1,1 @@
-"""Scores of published models on the test images, and the card that says what a model is worth."""
+"""Evaluation of published models on the test images, and their model cards."""

@@ -1,7 +1,7 @@
-"""From a model's evidence to an answer, and the measured chance that the answer is right.
+"""Turns a model's evidence into answers, and states the measured chance that each answer is right.
 
-The paper's rates (`dicap.calibration.rates`) weigh pseudo-labels in training. Here is the same idea for the use of a model: the
-share of labels that turned out positive, by the score, on images that the network had not learnt.
+In training the paper's rates (`dicap.calibration.rates`) weight pseudo-labels. This module applies the idea to a finished model:
+the share of positive labels as a function of the score, on held-out images.
 
 Letters: N images, C classes; p confidence in [0, 1]; y label, 1 or 0.
 """
@@ -19,11 +19,11 @@ from dicap.metrics.operating_point import best_threshold
 
 @dataclass(frozen=True)
 class Answers:
-    """How a model answers yes, no or unsure.
+    """Answers of a model: yes, no or unsure.
 
     Attributes:
-        evidence: of the model.
-        curve: P(y = 1 | p) by the evidence; None where it has no scores.
+        evidence: the model's evidence.
+        curve: P(y = 1 | p), estimated from the evidence; None if the evidence has no scores.
 
     >>> labels = np.array([[0], [0], [1], [1]] * 25)
     >>> scores = np.array([[0.2], [0.3], [0.3], [0.9]] * 25)
@@ -42,7 +42,7 @@ class Answers:
         return Answers(evidence, curve_by_rank(evidence.p, evidence.y) if evidence.entries else None)
 
     def present(self, p: NDArray) -> NDArray:
-        """Chance that the class is present, (N, C) float64; without a curve the confidence itself."""
+        """Chance that the class is present, (N, C) float64; without a curve this is the confidence."""
         return np.asarray(p, np.float64) if self.curve is None else self.curve.at(p)
 
     def decide(self, p: NDArray) -> tuple[NDArray, NDArray]:
@@ -52,13 +52,13 @@ class Answers:
             p: (N, C) confidences.
 
         Returns:
-            (N, C) int8: 1 yes, 0 no, -1 unsure; (N, C) float64: NaN where unsure, or throughout without a curve.
-            An answer that the curve finds likelier wrong than right is not given: unsure.
+            answers (N, C) int8: 1 yes, 0 no, -1 unsure; chances (N, C) float64: NaN if unsure, all NaN without a curve.
+            An answer with a chance below 0.5 is replaced by unsure.
         """
         p, tau_pos, tau_neg = np.asarray(p, np.float64), self.evidence.tau_pos, self.evidence.tau_neg
         answer = np.full(p.shape, -1, np.int8)
         answer[p < tau_neg] = 0
-        # Without a gap between the thresholds nothing is unsure: p = 0.5 is a yes at threshold 0.5.
+        # If both thresholds are equal, no score is unsure: at thresholds of 0.5, p = 0.5 is a yes.
         answer[(p > tau_pos) | ((p >= tau_pos) & (tau_pos == tau_neg))] = 1
         chance = np.full(p.shape, np.nan)
         if self.curve is not None:
@@ -69,12 +69,12 @@ class Answers:
         return answer, chance
 
     def f1_threshold(self) -> float | None:
-        """The one threshold for all classes at which yes has the highest F1 on the evidence; None without scores."""
+        """The single threshold for all classes with the highest F1 of yes on the evidence; None without scores."""
         return best_threshold(self.evidence.p, self.evidence.y)
 
     def labelled(self) -> Labelled:
-        """Moments of the chances of the evidence's images, by which the counts of a folder are corrected."""
+        """Moments of the chances of the evidence's images, which correct the counts of a folder."""
         p, y, at_rank = self.evidence.p, self.evidence.y, self.evidence.at_rank
-        if at_rank is not None:  # a fold's head that has seen hardly any positive ranks by chance
+        if at_rank is not None:  # with too few positives the ranks within a fold are random
             p = np.where((y > 0).sum(0) >= ENOUGH, at_rank, p)
         return Labelled.of(self.present(p), y)

@@ -1,4 +1,4 @@
-"""Scores of the test images and what follows from them (docs/methods.md 2.9)."""
+"""Evaluates a model on the test images: metrics, tables, predictions and the model card (docs/methods.md 2.9)."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,13 +26,13 @@ from dicap.settings.catalogue import OWN
 from dicap.training.experiment import Experiment
 from dicap.training.hidden import HiddenLabelReader
 
-STAGES = ("warmup", "train", "finetune")  # whose folders hold a model
-# What one compares between experiments, in the order of metrics.json; details.json has it with all else.
+STAGES = ("warmup", "train", "finetune")  # the stages that publish a model
+# The metrics for comparing experiments, in the order of metrics.json; details.json contains them too.
 COMPARED = ("map", "map_low", "map_high", "f1", "decided", "decided_right", "chance_gap", "steps")
 
 
 def score(experiment: Experiment, model: SavedModel) -> tuple[np.ndarray, np.ndarray]:
-    """Scores (n, C) float32 by the model's own method, and true labels (n, C), -1 where unknown, of the test images."""
+    """Scores (n, C) float32 of the test images by the model's own method, and their true labels (n, C), -1 if unknown."""
     rows = experiment.roles.test
     network, title = experiment.place(model.network), f"evaluate {model.stage} ({model.which})"
     scores = replace(experiment, method=model.method).predict(network, rows, desc=title)
@@ -40,15 +40,15 @@ def score(experiment: Experiment, model: SavedModel) -> tuple[np.ndarray, np.nda
 
 
 def metrics(scores: np.ndarray, labels: np.ndarray, *, testable: bool = False) -> dict[str, Any]:
-    """mAP in percent with its 95 % interval, and how many classes have no positive test image; all over known entries.
+    """mAP in percent with its 95 % interval, and the number of classes without a positive test image, over known entries.
 
-    By the published rule such a class has AP 0 and stays in the mean. With `testable`, for your own images, the mean is over the
-    other classes, and `classes_left_out` counts the classes that it leaves out. Where the labels (n, C) leave entries open (-1),
-    `unknown_entries` counts them.
+    By the published rule a class without positives has AP 0 and stays in the mean. With `testable`, for own images, the mean
+    leaves out the classes that cannot be tested, and `classes_left_out` counts them. `unknown_entries` counts entries of labels
+    (n, C) that are -1, if there are any.
     """
-    able, unknown = can_be_tested(labels), int((labels < 0).sum())
-    left_out = int((~able).sum()) if testable and able.any() else 0
-    counted = able if left_out else slice(None)
+    can_test, unknown = can_be_tested(labels), int((labels < 0).sum())
+    left_out = int((~can_test).sum()) if testable and can_test.any() else 0
+    counted = can_test if left_out else slice(None)
     corrected, low, high = map_interval(scores[:, counted], labels[:, counted])
     return {
         "map": mean_average_precision(scores, labels, testable=testable),
@@ -63,11 +63,10 @@ def metrics(scores: np.ndarray, labels: np.ndarray, *, testable: bool = False) -
 
 
 def decided(scores: np.ndarray, labels: np.ndarray, answers: Answers) -> dict[str, Any]:
-    """The share of decided entries, the share of right decisions among them, and how well the stated chance agrees with it.
+    """The share of decided entries, the share of right decisions among them, and the calibration of the stated chance.
 
     `chance_tenths` has a row for every tenth of the stated chance (`operating_point.reliability`), `chance_gap` is their `gap`.
-    Without a correctness curve the list is empty and the gap None. The other keys are those of
-    `dicap.metrics.operating_point.of_answers`.
+    Without a correctness curve the list is empty and the gap None. `dicap.metrics.operating_point.of_answers` adds its keys.
     """
     answer, chance = answers.decide(scores)
     known = labels >= 0
@@ -83,17 +82,17 @@ def decided(scores: np.ndarray, labels: np.ndarray, answers: Answers) -> dict[st
 
 
 def by_class(classes: Sequence[str], scores: np.ndarray, labels: np.ndarray, answers: Answers) -> pd.DataFrame:
-    """How each class fares on the test images.
+    """Metrics of each class on the test images.
 
     Returns:
-        DataFrame of class, n_pos, ap, chance (the share of positives), precision and recall of yes.
+        DataFrame with class, n_pos, ap, chance (the AP of random scores: the share of positives), precision and recall of yes.
     """
     known = np.maximum(1, (labels >= 0).sum(0))
     positives = (labels > 0).sum(0)
     table = {"class": list(classes), "n_pos": positives, "ap": average_precision(scores, labels), "chance": positives / known}
     answer = answers.decide(scores)[0]
-    worth = pd.DataFrame([of_answers(answer[:, [c]], labels[:, [c]]) for c in range(len(classes))])
-    return pd.DataFrame(table).assign(precision=worth["yes_right"].astype(float), recall=worth["yes_recall"].astype(float))
+    shares = pd.DataFrame([of_answers(answer[:, [c]], labels[:, [c]]) for c in range(len(classes))])
+    return pd.DataFrame(table).assign(precision=shares["yes_right"].astype(float), recall=shares["yes_recall"].astype(float))
 
 
 def evaluate(
@@ -104,12 +103,12 @@ def evaluate(
     *,
     own: bool = False,
 ) -> dict[str, Any]:
-    """Evaluate a stage's model and its counterpart; write its numbers, per_class.csv, predictions.parquet and MODEL_CARD.md.
+    """Evaluate a model and its counterpart; write metrics.json, details.json, per_class.csv, predictions.parquet, MODEL_CARD.md.
 
     Args:
-        model_path: model.safetensors or the folder of it, beside which model_raw or model_ema.safetensors may lie. In a stage's
-            folder, histories and costs are read from the stages beside it.
-        out: a folder that is replaced as a whole; with `own` only where an earlier call with it wrote all that is there.
+        model_path: model.safetensors or its folder, which may also hold the counterpart, model_raw or model_ema.safetensors. In a
+            stage's folder, histories and costs are read from the folders of the other stages.
+        out: a folder that is replaced as a whole; with `own` only if an earlier call with `own` wrote all its content.
 
     Returns:
         The content of details.json.
@@ -120,19 +119,19 @@ def evaluate(
     s = experiment.settings
     load = partial(load_model, device=experiment.runtime.device, stored=experiment.stored_backbone)
     model_path = model_path / "model.safetensors" if model_path.is_dir() else model_path
-    place = model_path.absolute().parent
-    artifacts = place.parent if place.name in STAGES else place / "nowhere"
+    folder = model_path.absolute().parent
+    artifacts = folder.parent if folder.name in STAGES else folder / "nowhere"
     model = load(model_path)
     _check_fits(model, model_path, experiment)
     scores, labels = score(experiment, model)
-    paths = (place / f"model_{which}.safetensors" for which in ("raw", "ema") if model_path.name == "model.safetensors")
+    paths = (folder / f"model_{which}.safetensors" for which in ("raw", "ema") if model_path.name == "model.safetensors")
     counterparts = [other for other in map(load, filter(Path.exists, paths)) if other.settings == model.settings]
     others = {other.which: score(experiment, other)[0] for other in counterparts if other.which != model.which}
     testable = s.dataset == OWN
     result = metrics(scores, labels, testable=testable)
     result |= {
         "dataset": s.dataset,
-        "method": model.settings.method,  # the model's own: it may be another than the pipeline's
+        "method": model.settings.method,  # the model's settings may differ from the pipeline's
         "ratio": model.settings.ratio,
         "seed": model.settings.seed,
         "model": model.which,
@@ -146,7 +145,7 @@ def evaluate(
     result |= at_threshold(scores, labels, answers.f1_threshold()) | {"threshold_images": images}
     positives = (labels > 0).sum(0).tolist()
     result["warnings"] = list(of_results(result, len(experiment.roles.labelled), images, positives))
-    result |= {"notes": notes} if (notes := experiment.store.meta["notes"]) else {}  # of copies, and what else was assumed
+    result |= {"notes": notes} if (notes := experiment.store.meta["notes"]) else {}  # on near-duplicates and other assumptions
     result |= _from_histories(artifacts, model.settings) | _from_costs(artifacts)
     if model.stage != "warmup" and (path := artifacts / "train" / CHOICE).exists():
         result |= {key: value for key, value in read_json(path).items() if key == "unlabelled"}
@@ -157,20 +156,20 @@ def evaluate(
     table.insert(2, "n_train_labelled", n_labelled)
     if unknown := int((y_labelled < 0).sum()):
         result["unknown_labelled"] = unknown
-    of = experiment.roles
-    result["roles"] = roles = {"sup": len(of.sup), "est": len(of.est), "unlabeled": len(of.unlabelled), "test": len(of.test)}
+    r = experiment.roles
+    result["roles"] = roles = {"sup": len(r.sup), "est": len(r.est), "unlabeled": len(r.unlabelled), "test": len(r.test)}
     classes = [
         (name, int(n_labelled[c]), positives[c], 100 * float(table["ap"][c])) for c, name in enumerate(experiment.store.classes)
     ]
     card = model_card(model, result, experiment.store.meta, roles, classes, environment or {})
-    with (replacing_own_folder if own else replacing_folder)(out) as folder:
-        (folder / "MODEL_CARD.md").write_text(card, encoding="utf-8")
-        write_json(result, folder / "details.json")
-        write_json({key: result[key] for key in COMPARED if key in result}, folder / "metrics.json")
-        with replacing(folder / "per_class.csv") as path:
+    with (replacing_own_folder if own else replacing_folder)(out) as new:
+        (new / "MODEL_CARD.md").write_text(card, encoding="utf-8")
+        write_json(result, new / "details.json")
+        write_json({key: result[key] for key in COMPARED if key in result}, new / "metrics.json")
+        with replacing(new / "per_class.csv") as path:
             table.to_csv(path, index=False, float_format="%.6f", lineterminator="\n")
         ids, answer = experiment.store.ids[experiment.roles.test], answers.decide(scores)[0]
-        write_predictions(ids, scores, answer, labels, folder / "predictions.parquet")
+        write_predictions(ids, scores, answer, labels, new / "predictions.parquet")
     return result
 
 
@@ -189,9 +188,9 @@ def _check_fits(model: SavedModel, path: Path, experiment: Experiment) -> None:
 
 
 def _from_histories(artifacts: Path, settings: Settings) -> dict[str, Any]:
-    """What the stages before recorded: steps, last mAP, the paper's best-on-test number, error of the curve.
+    """Numbers from the histories of the stages: steps, last mAP, the paper's best-on-test number, error of the curve.
 
-    `map_warmup` and `map_train` are of the network that the stage published. `settings`: of the model.
+    `map_warmup` and `map_train` belong to the network that the stage published. `settings`: the model's settings.
     """
     frames = {stage: _csv(artifacts / stage / "history.csv") for stage in STAGES}
     out: dict[str, Any] = _steps(frames)
@@ -205,8 +204,8 @@ def _from_histories(artifacts: Path, settings: Settings) -> dict[str, Any]:
     for stage in ("warmup", "train"):
         out[f"map_{stage}"] = last(stage, f"map_{settings.publishes(stage)}", "map_raw")
     out |= {name: last("train", name) for name in ("curve_error", "excess_log_loss")}
-    # The published protocol's number: the best epoch on the test set, over both models (docs/methods.md 2.9). Not an honest
-    # estimate, so it is named for what it is and never used to choose anything.
+    # The published protocol reports the best epoch on the test set, over both models (docs/methods.md 2.9). This is biased
+    # upwards, so its name says best_on_test, and nothing is selected by it.
     best = [
         (float(value), stage, int(epoch), name.removeprefix("map_"))
         for stage, frame in frames.items()
@@ -221,10 +220,10 @@ def _from_histories(artifacts: Path, settings: Settings) -> dict[str, Any]:
 
 
 def _steps(frames: dict[str, pd.DataFrame]) -> dict[str, int | None]:
-    """`steps_<stage>` of warmup, train and finetune, and `steps`, their sum: batches trained on, whatever epoch was kept of them.
+    """Numbers of training steps: `steps_<stage>` of warmup, train and finetune, and their sum `steps`.
 
-    0 for a stage that the method does not have; None for one that was solved instead of trained by steps, and for the sum then.
-    Nothing where a history is missing.
+    0 for a stage that the method does not have. None for a stage that was solved instead of trained by steps; then the sum is
+    None too. {} if a history is missing.
     """
     if any(not len(frame.columns) for frame in frames.values()):
         return {}
@@ -237,9 +236,9 @@ def _steps(frames: dict[str, pd.DataFrame]) -> dict[str, int | None]:
 
 
 def _from_costs(artifacts: Path) -> dict[str, Any]:
-    """Minutes of a main epoch, threshold and weight updates included and scoring of test images not, and peak memory.
+    """Mean minutes of a main epoch (with threshold and weight updates, without evaluation on test images), and peak memory.
 
-    `peak_memory_gb` (GiB) is the device's, `peak_resident_gb` the process's main memory; None for what was not measured.
+    `peak_memory_gb` (GiB) is memory of the GPU, `peak_resident_gb` main memory of the process; None if not measured.
     """
     frame = _csv(cost_file(artifacts, "train")).reindex(columns=list(COST))
     minutes = frame["minutes"] - frame["minutes_evaluation"]

@@ -1,4 +1,4 @@
-"""The model card: what a model was made from, how good it is, and what it should not be trusted with."""
+"""The model card: a model's data, its metrics, its intended use and its limits."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,10 +24,10 @@ def model_card(
     classes: Sequence[tuple[str, int, int, float]],
     environment: dict[str, str],
 ) -> str:
-    """Markdown, by the template `model_card.md`; a pure function of its arguments.
+    """The card in Markdown, from the template `model_card.md`; a pure function of its arguments.
 
     Args:
-        metrics: as in details.json; meta: the converted set's description.
+        metrics: the content of details.json; meta: the converted set's meta.json.
         roles: images by role (sup, est, unlabeled, test).
         classes: (name, labelled positives, test positives, AP in percent).
     """
@@ -56,5 +56,5 @@ def model_card(
 
 
 def _plain(value: Any) -> str:
-    """Text on one line that no viewer takes for HTML or for the end of a table's cell."""
+    """Text on one line, escaped so that no viewer reads it as HTML or as the end of a table cell."""
     return " ".join(str(value).split()).replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|")

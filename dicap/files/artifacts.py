@@ -1,4 +1,4 @@
-"""What one stage writes for another: schemas, reading, writing, in this one place."""
+"""The artifacts that stages write for each other: their schemas, readers and writers."""
 
 import csv
 from collections.abc import Sequence
@@ -12,11 +12,11 @@ from dicap.errors import DataError
 from dicap.files.atomic import replacing
 from dicap.files.tables import lists, matrix, read_parquet, write_parquet
 
-CHOICE = "choice.json"  # of a solved stage: what was chosen, linear.C and by the labelled images' losses
+CHOICE = "choice.json"  # of a solved stage: the chosen linear.C and the chosen share of the students
 ROLES = ("sup", "est", "unlabeled", "test")  # spelt as in labels.csv
 
 SPLIT = pa.schema([("id", pa.string()), ("role", pa.string())])
-EPOCH = pa.field("epoch", pa.int32())  # from 0; in every file, so that the files of a folder are one frame
+EPOCH = pa.field("epoch", pa.int32())  # from 0; a column of every file, so that the files of a folder can be read as one table
 WEIGHTS = pa.schema(
     [
         ("bin", pa.int16()),
@@ -26,8 +26,8 @@ WEIGHTS = pa.schema(
         ("n_neg", pa.int64()),
         ("r_pos", pa.float64()),
         ("r_neg", pa.float64()),
-        ("optimal_r_pos", pa.float64()),  # from hidden labels: diagnostic only; null where no such entry lies in the bin
-        ("optimal_n", pa.int64()),  # of the entries with hidden labels; null where there are no hidden labels
+        ("optimal_r_pos", pa.float64()),  # the true rate by hidden labels, diagnostic only; null for a bin without hidden labels
+        ("optimal_n", pa.int64()),  # number of entries with hidden labels; null if the data set has none
         EPOCH,
     ]
 )
@@ -45,17 +45,17 @@ THRESHOLDS = pa.schema(
 PSEUDO_LABELS = pa.schema(
     [
         ("id", pa.string()),
-        ("confidence", pa.list_(pa.float32())),  # as precise as what was compared with the thresholds
+        ("confidence", pa.list_(pa.float32())),  # in the precision in which they were compared with the thresholds
         ("label", pa.list_(pa.int8())),  # 1, 0, -1: positive, negative, uncertain
         ("weight", pa.list_(pa.float32())),
         EPOCH,
     ]
 )
 KINDS = {"weights": WEIGHTS, "thresholds": THRESHOLDS, "pseudo_labels": PSEUDO_LABELS}
-# Columns of history.csv, one row per epoch: what each epoch of a stage gave; a method may add columns. `steps` counts
-# batches and is empty where the stage was solved.
+# Columns of history.csv, one row per epoch; a method may add columns. `steps` counts batches and is empty if the stage was
+# solved.
 HISTORY = ("epoch", "steps", "loss", "loss_sup", "loss_pseudo", "loss_con", "lr", "map_raw", "map_ema")
-# Columns of cost.csv, one row per epoch: minutes of all of it and of its parts; memory of the device, and of the process, in GiB.
+# Columns of cost.csv, one row per epoch: minutes of the epoch and of its parts; peak memory of GPU and process in GiB.
 COST = (
     *("epoch", "minutes", "minutes_data", "minutes_step", "minutes_refresh", "minutes_evaluation"),
     *("images_per_s", "peak_memory_gb", "peak_resident_gb"),
@@ -71,7 +71,7 @@ PREDICTIONS = pa.schema(
 
 
 def epoch_file(folder: Path, kind: str, epoch: int) -> Path:
-    """`<folder>/<kind>/epoch-NNN.parquet`: pandas reads `<folder>/<kind>` as one frame. A name with `=` would be a category."""
+    """`<folder>/<kind>/epoch-NNN.parquet`. pandas reads `<folder>/<kind>` as one table; `epoch=NNN` would add a category."""
     return folder / kind / f"epoch-{epoch:03d}.parquet"
 
 
@@ -87,17 +87,17 @@ def write_split(ids: Sequence[str] | np.ndarray, roles: Sequence[str] | np.ndarr
 
 
 def read_roles(path: Path, ids: Sequence[str] | np.ndarray | None = None) -> np.ndarray:
-    """The role of every image, (N,) of texts, in the order of the data set's rows, which has to be that of `ids` if given.
+    """The role of every image, (N,) strings, in the order of the data set's rows. With `ids`, the file must list these ids.
 
     Raises:
-        DataError: the file is missing or damaged, holds anything else, or is of another data set.
+        DataError: the file is missing or damaged, is not a split file, or belongs to another data set.
     """
     table = read_parquet(path)
     if table.column_names != SPLIT.names:
         raise DataError(f"{path}: columns {table.column_names}, expected {SPLIT.names}; run `dvc repro split`")
     names, roles = table["id"].to_pylist(), table["role"].to_pylist()
-    if strange := set(roles) - set(ROLES):
-        row = next(i for i, role in enumerate(roles) if role in strange)
+    if unknown := set(roles) - set(ROLES):
+        row = next(i for i, role in enumerate(roles) if role in unknown)
         raise DataError(f"{path}: {names[row]}: role {roles[row]!r}, allowed are {', '.join(ROLES)}; run `dvc repro split`")
     if ids is not None and names != list(ids):
         raise DataError(f"{path}: made for another data set than the converted one; run `dvc repro split`")
@@ -112,7 +112,7 @@ def write_epoch(columns: dict[str, Any], folder: Path, kind: str, epoch: int) ->
 
 
 def read_pseudo_labels(path: Path) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray]:
-    """What an epoch trained on: ids (n), confidences (n, C) float32, labels int8, weights float32.
+    """The pseudo-labels of an epoch: ids (n), confidences (n, C) float32, labels int8, weights float32.
 
     Raises DataError if the file is missing or damaged.
     """
@@ -129,7 +129,7 @@ def write_predictions(ids: np.ndarray, scores: np.ndarray, answers: np.ndarray, 
 
 
 def write_history(rows: list[dict[str, Any]], path: Path, columns: Sequence[str] = ()) -> None:
-    """Write history.csv or cost.csv, one row per epoch; its columns: `columns` and the rows' other keys, in order."""
+    """Write history.csv or cost.csv, one row per epoch, with `columns` first and then the rows' other keys."""
     columns = list(dict.fromkeys([*columns, *(key for row in rows for key in row)]))
     with replacing(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -138,12 +138,12 @@ def write_history(rows: list[dict[str, Any]], path: Path, columns: Sequence[str]
 
 
 def _cell(value: Any) -> Any:
-    """A number as CSV has it: six digits of a fraction, nothing of NaN."""
+    """The text of a CSV cell: six significant digits for floats, empty for NaN."""
     if not isinstance(value, float | np.floating):
         return value
     return "" if np.isnan(value) else f"{value:.6g}"
 
 
 def cost_file(artifacts: Path, stage: str) -> Path:
-    """`<artifacts>/cost/<stage>.csv`: outside the stages' folders, so that no training stage depends on a time."""
+    """`<artifacts>/cost/<stage>.csv`, outside the stages' folders, so that no stage's result depends on times."""
     return artifacts / "cost" / f"{stage}.csv"

@@ -1,6 +1,7 @@
-"""Files and folders that are there as a whole or not at all.
+"""Atomic writes of files and folders.
 
-They are written to a temporary name beside their place and renamed, so a reader sees the old or the new one, never half.
+They are written under a temporary name next to their path and then renamed, so a reader sees the old or the new version, never
+half a file.
 """
 
 import os
@@ -14,7 +15,7 @@ from dicap.files.locks import locked
 
 
 def make_room(path: Path, *, folder: bool) -> None:
-    """Make the folder of `path`. Raises DataError where there is a file in place of a folder or the reverse."""
+    """Create the parent folder of `path`. Raises DataError if there is a file where a folder is needed, or the reverse."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
@@ -28,10 +29,10 @@ def make_room(path: Path, *, folder: bool) -> None:
 def replacing(path: Path, *, sync: bool = True) -> Iterator[Path]:
     """Yield a temporary path next to `path`; on success it replaces `path`, on failure it is removed.
 
-    The temporary name is constant: some formats keep the name they were written under.
+    The temporary name is constant, because some formats store the name they were written under.
 
     Args:
-        sync: force it onto the disk first. Without, it may be empty after a power failure.
+        sync: flush the file to disk before renaming it. Without `sync` it may be empty after a power failure.
     """
     make_room(path, folder=False)
     temporary = path.with_name(f".{path.name}.tmp")
@@ -49,16 +50,16 @@ def replacing(path: Path, *, sync: bool = True) -> Iterator[Path]:
 def replacing_folder(path: Path) -> Iterator[Path]:
     """Yield an empty folder next to `path`; on success it replaces `path`, on failure it is removed.
 
-    What was there before is removed when the new one is in its place. One that was put aside by a process that ended between the
-    two renames is brought back first.
+    The old folder is removed after the new folder is in place. If an earlier process ended between the two renames, its old
+    folder is restored first.
 
-    Raises DataError where another process is writing it.
+    Raises DataError if another process is writing the folder.
     """
     make_room(path, folder=True)
     temporary, old = (path.with_name(f".{path.name}.{end}") for end in ("tmp", "old"))
     with alone(path):
         try:
-            _bring_back(old, path)
+            _restore(old, path)
             shutil.rmtree(temporary, ignore_errors=True)
             temporary.mkdir()
             yield temporary
@@ -68,7 +69,7 @@ def replacing_folder(path: Path) -> Iterator[Path]:
             os.rename(temporary, path)
             shutil.rmtree(old, ignore_errors=True)
         finally:
-            _bring_back(old, path)
+            _restore(old, path)
             shutil.rmtree(temporary, ignore_errors=True)
 
 
@@ -78,21 +79,21 @@ def alone(path: Path, *, wait: bool = False) -> Iterator[None]:
     lock = lock_of(path)
     with locked(lock, wait=wait) as mine:
         if not mine:
-            raise DataError(f"{path}: another process is writing it; wait for its end")
+            raise DataError(f"{path}: another process is writing it; wait until it ends")
         try:
             yield
         finally:
-            lock.unlink(missing_ok=True)  # while it is held: who waits for it notices
+            lock.unlink(missing_ok=True)  # while the lock is held: a waiting process notices it and opens a new file
 
 
 def lock_of(path: Path) -> Path:
-    """The lock of a place, whose name is the longest of all that stand beside it. Raises DataError where it is too long."""
+    """The lock file of a path. Its name is the longest of all temporary names; raises DataError if it is too long."""
     lock = path.with_name(f".{path.name}.dicap-lock")
     if any(len(os.fsencode(part)) > 255 for part in lock.parts):
         raise DataError(f"{path}: a name in this path is too long; give a shorter one")
     return lock
 
 
-def _bring_back(old: Path, path: Path) -> None:
+def _restore(old: Path, path: Path) -> None:
     if old.exists() and not path.exists():
         os.rename(old, path)

@@ -1,6 +1,6 @@
-"""The folder of a feature bank where no features are needed.
+"""Names in the folder of a feature bank, and the empty bank of an experiment that needs no features.
 
-Loads no torch: an experiment that trains the whole network needs no more than this.
+This module does not import torch, so that an experiment without features can write the empty bank quickly.
 """
 
 from pathlib import Path
@@ -8,12 +8,12 @@ from pathlib import Path
 from dicap.files.atomic import replacing_folder
 from dicap.files.json_files import write_json
 
-SCHEMA = 3  # 1: with strong views of test images; 2: of all others
+SCHEMA = 3
 META = "meta.json"
-BACKBONE = "backbone.safetensors"  # whose features they are: part of every model that is trained on them
+BACKBONE = "backbone.safetensors"  # the backbone of the features; published models contain it
 
 
 def write_empty(folder: Path) -> None:
-    """The bank of an experiment that needs none: meta.json that says so."""
+    """Write an empty bank: a meta.json without a recipe."""
     with replacing_folder(folder) as scratch:
         write_json({"schema": SCHEMA, "recipe": None, "fingerprint": None, "checksums": {}}, scratch / META)

@@ -11,13 +11,13 @@ from dicap.files.atomic import replacing
 
 
 def write_json(values: dict[str, Any], path: Path) -> None:
-    """Write readable JSON; a NaN is a programmer's error."""
+    """Write indented JSON; NaN raises ValueError."""
     with replacing(path) as temporary:
         temporary.write_text(json.dumps(values, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def read_json(path: Path, again: str = "remove it and run `dvc repro`") -> dict[str, Any]:
-    """Read a JSON object. Raises DataError, with what to do, if it is missing or damaged (then `again`)."""
+    """Read a JSON object. Raises DataError with a remedy if it is missing or damaged (`again`: the remedy if damaged)."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -30,7 +30,7 @@ def read_json(path: Path, again: str = "remove it and run `dvc repro`") -> dict[
 
 
 def check_kinds(values: dict[str, Any], kinds: dict[str, Any], path: Path, again: str) -> None:
-    """Raise DataError, with what to do, unless a file's values are of the types {key: type}; it may hold other keys too."""
+    """Raise DataError with the remedy `again` unless the values have the types {key: type}; other keys are allowed."""
     for key, kind in kinds.items():
         try:
             TypeAdapter(kind).validate_python(values.get(key), strict=True)

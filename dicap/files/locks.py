@@ -1,4 +1,4 @@
-"""One lock for everything that two processes must not do at once."""
+"""File locks between processes."""
 
 import fcntl
 import os
@@ -12,18 +12,18 @@ from dicap.errors import DataError
 
 @contextmanager
 def locked(path: Path, *, wait: bool = False) -> Iterator[bool]:
-    """Hold a lock while the block runs; the system frees it when the process ends, however it ends.
+    """Hold a lock while the block runs. The system releases it when the process ends, even if the process is killed.
 
     Args:
-        path: a file that stands for the lock, made if it does not exist. It stays: who removes it while somebody waits for it
-            would let in two at once.
-        wait: until it is free.
+        path: the lock file, created if it does not exist. It is not removed here: a process that waits for a removed file, and
+            one that creates it again, would both get the lock.
+        wait: wait until the lock is free.
 
     Yields:
-        Whether this process holds it; always, with `wait`.
+        Whether this process holds the lock; always true with `wait`.
 
     Raises:
-        DataError: the file system knows no locks.
+        DataError: the file system does not support locks.
     """
     while True:
         with path.open("a") as handle:
@@ -33,14 +33,14 @@ def locked(path: Path, *, wait: bool = False) -> Iterator[bool]:
                 yield False
                 return
             except OSError as error:
-                raise DataError(f"{path}: cannot be locked ({error.strerror}); choose a disk that has locks") from None
-            if _is_still(handle, path):
+                raise DataError(f"{path}: cannot be locked ({error.strerror}); choose a disk that supports locks") from None
+            if _is_at(handle, path):
                 yield True
                 return
 
 
-def _is_still(handle: IO[str], path: Path) -> bool:
-    """Whether an open file is the one at `path`: another process may have removed it, or its folder."""
+def _is_at(handle: IO[str], path: Path) -> bool:
+    """Whether an open file is still the file at `path`; another process may have removed the file or its folder."""
     try:
         return os.path.samestat(os.fstat(handle.fileno()), path.stat())
     except FileNotFoundError:

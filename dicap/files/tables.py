@@ -1,6 +1,6 @@
-"""Parquet files with page checksums: a flipped bit is an error, not a wrong number. Matrices are columns of lists.
+"""Parquet files with page checksums, so that a flipped bit is an error and not a wrong number; and small CSV tables.
 
-And small tables as CSV, for people.
+Matrices are columns of lists.
 """
 
 from collections.abc import Sequence
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 def write_parquet(table: pa.Table, path: Path) -> None:
     """Write a table with page checksums, atomically."""
-    # A dictionary of numbers, or of ids, is made and thrown away again; labels have three values.
-    many = ["id", *(f"{field.name}.list.element" for field in table.schema if field.type == pa.list_(pa.float32()))]
+    # Dictionary encoding is only for columns with few distinct values, such as labels; for ids and floats it wastes time.
+    distinct = ["id", *(f"{field.name}.list.element" for field in table.schema if field.type == pa.list_(pa.float32()))]
     leaves = (f"{field.name}.list.element" if pa.types.is_list(field.type) else field.name for field in table.schema)
-    few = [leaf for leaf in leaves if leaf not in many]
-    options: dict[str, Any] = {"use_dictionary": few, "write_statistics": few, "write_batch_size": 65536}
+    encoded = [leaf for leaf in leaves if leaf not in distinct]
+    options: dict[str, Any] = {"use_dictionary": encoded, "write_statistics": encoded, "write_batch_size": 65536}
     with (
         replacing(path) as temporary,
         pq.ParquetWriter(temporary, table.schema, write_page_checksum=True, compression="zstd", **options) as writer,
@@ -36,7 +36,7 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None, again: str = 
     """Read one Parquet file and verify every page's checksum. Raises DataError if it is missing, damaged or lacks a column.
 
     Args:
-        again: how to make the file, for the error.
+        again: the remedy in the error.
     """
     try:
         return pq.read_table(path, columns=columns, page_checksum_verification=True, partitioning=None)  # type: ignore[arg-type]
@@ -47,10 +47,10 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None, again: str = 
 
 
 def read_csv(path: Path, *columns: str) -> "pd.DataFrame":
-    """Read a table of numbers, with names in its column `class`.
+    """Read a CSV table of numbers; a column `class` may hold names.
 
     Raises:
-        DataError: it is missing, damaged, lacks one of the `columns`, or has a word in place of a number.
+        DataError: the file is missing or damaged, lacks one of the `columns`, or has text in place of a number.
     """
     import pandas as pd
 
@@ -68,14 +68,14 @@ def read_csv(path: Path, *columns: str) -> "pd.DataFrame":
 
 
 def lists(matrix: np.ndarray) -> pa.Array:
-    """A list column of the type of an (n, C) array, without a Python loop."""
+    """An (n, C) array as a list column of its type, without a Python loop."""
     n, width = matrix.shape
     offsets = pa.array(np.arange(0, (n + 1) * width, width, dtype=np.int32) if width else np.zeros(n + 1, np.int32))
     return pa.ListArray.from_arrays(offsets, pa.array(np.ascontiguousarray(matrix).ravel()))
 
 
 def matrix(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
-    """The (n, C) array of a list column whose lists have one length."""
+    """A list column, all lists of one length, as an (n, C) array."""
     column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     n = len(column)
     values = column.flatten().to_numpy(zero_copy_only=False)

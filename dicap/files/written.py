@@ -1,6 +1,7 @@
-"""Places that a person chooses (`--out`): what a command wrote there it notes in the folder, and replaces nothing else.
+"""Outputs at paths that a user chooses (`--out`): a command replaces only files that a command wrote.
 
-Files and whole folders are noted apart: a folder that is replaced as a whole may hold no file that was written for itself.
+A note in the folder lists the written files. Single files and whole folders have separate notes: a folder that is replaced as a
+whole must not contain a file that was written as a single file.
 """
 
 import os
@@ -13,16 +14,15 @@ from dicap.errors import DataError
 from dicap.files.atomic import alone, lock_of, make_room, replacing, replacing_folder
 from dicap.files.json_files import read_json, write_json
 
-# {file below this folder: [size, time of change in ns]}; of files written one by one, and of a folder written as a whole
+# The notes hold {file: [size, modification time in ns]}: of files written one by one, and of a folder written as a whole.
 NOTES = NOTE, FOLDER_NOTE = ".dicap-written.json", ".dicap-written-folder.json"
 
 
 def check_own(*paths: Path) -> None:
-    """Ask this before the work is done.
+    """Check output paths before the work starts.
 
     Raises:
-        DataError: at one of these places there is something that no command wrote, or that was changed since; or its name is
-            too long.
+        DataError: one of the paths exists and was not written by a command, or was changed since, or its name is too long.
     """
     for path in map(Path, paths):
         if os.path.lexists(path) and (path.is_dir() or _noted(path.parent / NOTE).get(path.name) != _mark(path)):
@@ -31,23 +31,23 @@ def check_own(*paths: Path) -> None:
 
 
 def check_own_folder(path: Path) -> None:
-    """The same for a folder that is replaced as a whole: absent, empty, or as a command left it. Raises DataError."""
+    """Check a folder that will be replaced as a whole: DataError unless it is absent, empty, or as a command left it."""
     path = Path(path).resolve()
     if Path.cwd().is_relative_to(path):
-        raise DataError(f"{path}: this folder is worked in and cannot be replaced; name one in it")
+        raise DataError(f"{path}: this is the current folder (or contains it) and cannot be replaced; name a folder in it")
     lock_of(path)
     make_room(path, folder=True)
     if not path.exists():
         return
     noted, marks = _noted(path / FOLDER_NOTE), _marks(path)
-    if strange := [name for name, mark in marks.items() if noted.get(name) != mark]:
-        raise not_own(path / strange[0])
+    if foreign := [name for name, mark in marks.items() if noted.get(name) != mark]:
+        raise not_own(path / foreign[0])
 
 
 def written_below(folder: Path) -> set[str]:
-    """The files that commands wrote into a folder, relative to it; not one of another size by now, which somebody else wrote.
+    """The files that commands wrote into a folder, relative to it, except files whose size has changed since.
 
-    A copy of the folder has other times of change.
+    Modification times are not compared, because a copy of the folder has other times.
     """
     noted = _noted(folder / NOTE) | _noted(folder / FOLDER_NOTE)
     return {name for name, mark in noted.items() if os.path.lexists(folder / name) and _mark(folder / name)[0] == mark[0]}
@@ -55,9 +55,9 @@ def written_below(folder: Path) -> set[str]:
 
 @contextmanager
 def replacing_own(path: Path) -> Iterator[Path]:
-    """`replacing`, of nothing but what was written so before.
+    """`replacing`, but only for a file that `replacing_own` wrote.
 
-    Raises DataError: see `check_own`; another process is writing it.
+    Raises DataError as `check_own` does, or if another process is writing the file.
     """
     check_own(path)
     make_room(path, folder=False)
@@ -71,21 +71,21 @@ def replacing_own(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def replacing_own_folder(path: Path) -> Iterator[Path]:
-    """`replacing_folder`, of nothing but what the same command wrote before. Raises DataError as `replacing_own`."""
+    """`replacing_folder`, but only for a folder that the same command wrote. Raises DataError as `replacing_own` does."""
     check_own_folder(path)
     path = Path(path).resolve()
     with replacing_folder(path) as temporary:
         yield temporary
         write_json(_marks(temporary), temporary / FOLDER_NOTE)
-        lost = {one.name for one in path.glob("*")} - set(os.listdir(temporary))
-        if lost:  # another command's, which this one would remove
+        lost = {file.name for file in path.glob("*")} - set(os.listdir(temporary))
+        if lost:  # files of another command, which this command would remove
             raise not_own(path / min(lost))
 
 
 def _noted(note: Path) -> dict[str, Any]:
     try:
         return read_json(note)
-    except (DataError, OSError):  # none, or damaged: then nothing is known to be ours
+    except (DataError, OSError):  # without a readable note no file counts as ours
         return {}
 
 
@@ -101,5 +101,5 @@ def _marks(folder: Path) -> dict[str, list[int]]:
 
 
 def not_own(path: Path) -> DataError:
-    """The error where something stands that is not ours to replace."""
-    return DataError(f"{path}: dicap did not write this, or it was changed since; move it away, or give another place")
+    """The error for a file or folder that no command wrote."""
+    return DataError(f"{path}: dicap did not write this, or it was changed since; move it away, or give another path")

@@ -1,4 +1,4 @@
-"""The linear head on fixed features, solved as the convex problem it is: numpy alone, no seed, no learning rate.
+"""Linear heads on the fixed features of a frozen backbone, solved as convex problems: no learning rate, no random initialisation.
 
 Letters: n rows, D features, C classes, H heads (folds, candidates of a setting), V views of a row.
 """

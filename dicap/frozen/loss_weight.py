@@ -1,4 +1,4 @@
-"""The weight of the loss by cross-validation on the labelled rows: all folds in one solve, begun where the one before ended."""
+"""Chooses the weight of the loss by cross-validation. All folds are one solve; each candidate starts at the previous solution."""
 
 import warnings
 from collections.abc import Sequence
@@ -10,16 +10,16 @@ from dicap.frozen.folds import fold_weights, out_of_fold_scores
 from dicap.frozen.solver import rotate, solve
 
 CANDIDATES = (0.001, 0.003, 0.01, 0.03, 0.1)
-DECADES = 2  # beyond the candidates that are tried
-FALLS = 0.999  # of the loss: above it a further candidate is no better
+DECADES = 2  # how many powers of ten the search goes beyond CANDIDATES
+FALLS = 0.999  # a further candidate is better only if its loss is below this share of the best loss
 
 
 def choose_loss_weight(x: NDArray, y: NDArray, fold: NDArray) -> float:
-    """The weight of the loss, of labelled rows (n, D) and labels (n, C), by the log loss of their known entries out of fold.
+    """The weight of the loss with the lowest out-of-fold log loss on the known entries of labels (n, C) of rows (n, D).
 
-    A single row is in no fold and gets the middle candidate. CANDIDATES are for features of mean square 1; for other features a
-    power of ten scales them. Beyond the first or the last candidate the search goes on as long as the loss falls; if it still
-    falls after DECADES, a RuntimeWarning says so.
+    A single row has no folds and gets the middle candidate. CANDIDATES are for features of mean square 1; for other features a
+    power of ten scales them. If the first or the last candidate is best, the search continues beyond it as long as the loss
+    falls. If the loss still falls after DECADES, there is a RuntimeWarning.
     """
     scale = 10.0 ** -np.round(np.log10(np.square(x).mean(dtype=np.float64) or 1))
     grid = _round(scale * np.array(CANDIDATES))
@@ -27,7 +27,7 @@ def choose_loss_weight(x: NDArray, y: NDArray, fold: NDArray) -> float:
         return grid[len(grid) // 2]
 
     def least_of(candidates: Sequence[float]) -> tuple[float, float]:
-        """The best of them, and its loss."""
+        """The best candidate, and its loss."""
         losses = log_losses(logits_out_of_fold(x, y, fold, candidates), y)
         return candidates[int(np.argmin(losses))], float(losses.min())
 
@@ -43,20 +43,20 @@ def choose_loss_weight(x: NDArray, y: NDArray, fold: NDArray) -> float:
             break
     else:
         if outwards:
-            warnings.warn(f"C: auto: {best:g}, the best, is the last that was tried", RuntimeWarning, stacklevel=2)
+            warnings.warn(f"C: auto: the best value {best:g} is the last one tried", RuntimeWarning, stacklevel=2)
     return best
 
 
 def _round(values: NDArray) -> tuple[float, ...]:
-    """Candidates without the rounding of products, 0.3 and not 0.30000000000000004."""
+    """Candidates rounded to one digit, so that a product is 0.3 and not 0.30000000000000004."""
     return tuple(float(f"{value:.1g}") for value in values)
 
 
 def logits_out_of_fold(x: NDArray, y: NDArray, fold: NDArray, candidates: Sequence[float], *, tolerance: float = 1e-2) -> NDArray:
-    """Out-of-fold logits (G, n, C) float64 of heads with each candidate.
+    """Out-of-fold logits (G, n, C) float64 for each of G candidates.
 
     Args:
-        x: (n, D) rows; y: (n, C) labels, below 0 where unknown; fold: (n,) of each row, views of an image in the same one.
+        x: (n, D) rows; y: (n, C) labels, below 0 if unknown; fold: (n,), equal for all views of an image.
     """
     assert len(x) == len(y) == len(fold), (x.shape, y.shape, fold.shape)
     known, y = np.asarray(y >= 0, np.float32), np.where(y >= 0, y, 0).astype(y.dtype)
@@ -70,4 +70,4 @@ def logits_out_of_fold(x: NDArray, y: NDArray, fold: NDArray, candidates: Sequen
 def log_losses(z: NDArray, y: NDArray) -> NDArray:
     """Log loss (G,) of logits (G, n, C): mean over the known entries of y (n, C)."""
     known = y >= 0
-    return np.array([float((np.logaddexp(0, each) - y * each)[known].mean()) for each in z])
+    return np.array([float((np.logaddexp(0, logits) - y * logits)[known].mean()) for logits in z])

@@ -1,10 +1,9 @@
-"""The recommended rule: DiCaP where the backbone is frozen and the head is linear, step by step as docs/photographs.md has it.
+"""The recommended rule: DiCaP for a linear head on a frozen backbone. The steps have the numbers of docs/photographs.md.
 
-`protocol: recommended` (`dicap.frozen.loops.recommended`) and `dicap.sklearn.DiCaPClassifier` both call `fit`, on rows that were
-scaled (step 1: `dicap.scaling`) and with the penalty of the head (step 2: `dicap.frozen.loss_weight`).
+`protocol: recommended` (`dicap.frozen.loops.recommended`) and `dicap.sklearn.DiCaPClassifier` both call `fit`. Before that they
+scale the rows (step 1: `dicap.scaling`) and choose the weight of the loss (step 2: `dicap.frozen.loss_weight`).
 
-Letters: n rows, the first n_l labelled; D features, C classes, K folds; y label: 1, 0, or unknown, which is any
-number below 0 or NaN.
+Letters: n rows, the first n_l labelled; D features, C classes, K folds; y label: 1, 0, or unknown (below 0 or NaN).
 """
 
 from typing import Literal, NamedTuple
@@ -20,18 +19,18 @@ from dicap.frozen.folds import n_folds, out_of_fold_scores
 from dicap.frozen.neighbours import averaged
 from dicap.frozen.solver import PrincipalAxes, Solution, rotate
 
-CHANCE_POWER = 2  # of the chance of being right in a pseudo-label's weight: a wrong positive costs more than a missed one
-PART = 0.5  # weight of a pseudo-labelled entry that is surely right, beside a labelled one
-SHARES = (1.0, 0.5, 0.25)  # of the students in the mixtures that are tried, the largest first
-CLEAR = 1.0  # standard errors by which the loss has to fall
+CHANCE_POWER = 2  # weight = chance of being right to this power, because a false positive costs more than a missed positive
+PART = 0.5  # weight of a pseudo-label with a chance of 1, relative to a label
+SHARES = (1.0, 0.5, 0.25)  # shares of the students in the mixtures to try, the largest first
+CLEAR = 1.0  # standard errors by which the loss must fall
 
 
 class Fit(NamedTuple):
-    """What the rule finds."""
+    """The result of the rule."""
 
-    heads: Solution  # the K fold students and, last, the student of all labels; as far as they are used
-    labels: "Labels"  # of the last student
-    choice: "Choice | None"  # how much of the students is used, where that was chosen
+    heads: Solution  # K heads without one fold and, last, the head of all labels: mixtures by the chosen share
+    labels: "Labels"  # pseudo-labels of the last student
+    choice: "Choice | None"  # the share of the students; None if pseudo_weight is a number
 
 
 def fit(
@@ -48,11 +47,11 @@ def fit(
 
     Args:
         rows: (n, D) float32, labelled rows first; y: (n_l, C) labels; fold: (n_l,) of 0 to K - 1.
-        loss_weight: of all heads, as in `dicap.frozen.solver.solve`.
-        neighbours: as of `teacher_rows`.
+        loss_weight: see `dicap.frozen.solver.solve`.
+        neighbours: see `teacher_rows`.
         open_entries: (n, C) bool: entries that get a pseudo-label; None: the entries of unlabelled rows.
-        pseudo_weight: of a pseudo-labelled entry that is surely right, beside a labelled one; `auto`: PART, and `chosen` says
-            how much of the students is used.
+        pseudo_weight: weight of a pseudo-label with a chance of 1, relative to a label; `auto`: PART, and `chosen` chooses the
+            share of the students.
     """
     if open_entries is None:
         open_entries = entries_of_unlabelled(len(rows), y)
@@ -60,7 +59,7 @@ def fit(
     teachers = solve_teachers(teacher_rows(rows, neighbours, rotated), y, fold, loss_weight=loss_weight)
     labels = labels_of_students(teachers, y, open_entries)
     weight = PART if pseudo_weight == "auto" else pseudo_weight
-    pseudo = [each.pseudo for each in labels]
+    pseudo = [student.pseudo for student in labels]
     students = solve_students(rotated, y, fold, pseudo, loss_weight=loss_weight, pseudo_weight=weight)
     if pseudo_weight != "auto":
         return Fit(students, labels[-1], None)
@@ -73,7 +72,7 @@ def fit(
 
 
 def teacher_rows(rows: NDArray, neighbours: int, rotated: PrincipalAxes) -> NDArray:
-    """Rows (n, r) averaged with so many nearest neighbours; without any the rows (n, D) themselves. rotated: `rotate` of them."""
+    """Rows (n, r) averaged with this number of nearest neighbours; with 0 the rows (n, D). `rotated`: the rows after `rotate`."""
     return averaged(rotated, neighbours) if neighbours else rows
 
 
@@ -81,14 +80,14 @@ def teacher_rows(rows: NDArray, neighbours: int, rotated: PrincipalAxes) -> NDAr
 
 
 class Labels(NamedTuple):
-    """Pseudo-labels of all rows, and what they follow from.
+    """Pseudo-labels of all rows, and their scores, thresholds and curve.
 
     Attributes:
         scores: (n, C) float32 confidences of the teachers.
-        label: (n, C) int8: 1, 0, or -1 where there is no pseudo-label.
+        label: (n, C) int8: 1, 0, or -1 for an entry without a pseudo-label.
         weight: (n, C) float32; 0 without a pseudo-label.
-        quota: thresholds; a class in which nothing is open has none.
-        curve: the chance that a class is present by the confidence; None where nothing is open, or no label known.
+        quota: thresholds; a class without open entries has none.
+        curve: the chance that a class is present, by confidence; None without open entries or without known labels.
     """
 
     scores: NDArray
@@ -99,17 +98,17 @@ class Labels(NamedTuple):
 
     @property
     def pseudo(self) -> Pseudo:
-        """What a student learns from."""
+        """Targets and weights for a student."""
         return Pseudo((self.label == 1).astype(np.float32), self.weight)
 
 
 def entries_of_unlabelled(n: int, y: NDArray) -> NDArray:
-    """(n, C) bool: the entries of rows beyond the labelled ones."""
+    """(n, C) bool: the entries of unlabelled rows."""
     return np.repeat(np.arange(n)[:, None] >= len(y), y.shape[1], axis=1)
 
 
 def labels_of_students(teachers: Teachers, y: NDArray, open_entries: NDArray) -> list[Labels]:
-    """What each fold's student and, last, the student of all labels learns from: nothing that depends on a label of its fold."""
+    """Pseudo-labels for each fold student and, last, for the student of all labels. None depends on a label of its fold."""
     labels = []
     for k in range(n_folds(teachers.fold)):
         known = np.where((teachers.fold == k)[:, None], np.float32(-1), y)
@@ -118,16 +117,16 @@ def labels_of_students(teachers: Teachers, y: NDArray, open_entries: NDArray) ->
 
 
 def labels_and_weights(scores: NDArray, y: NDArray, open_entries: NDArray) -> Labels:
-    """Pseudo-labels of the open entries: CAP's quota decides, the measured chance of being right weighs.
+    """Pseudo-labels of the open entries: CAP's quota gives the label, the measured chance of being right gives the weight.
 
     Args:
         scores: (n, C), out of fold for labelled entries.
-        y: (n_l, C) labels that the student may know, the others unknown.
-        open_entries: (n, C) bool: entries that have no label and are to get one.
+        y: (n_l, C) labels that the student may know; other labels are marked as unknown.
+        open_entries: (n, C) bool: entries without a label that get a pseudo-label.
     """
     unlabelled = np.where(open_entries, scores, np.nan)
     quota = quota_of(unlabelled, y)
-    label = quota.labels(unlabelled)  # NaN is neither above nor below: -1
+    label = quota.labels(unlabelled)  # NaN is neither above nor below a threshold, so it gives -1
     if not (open_entries.any() and (y >= 0).any()):
         return Labels(scores, label, np.zeros(scores.shape, np.float32), quota, None)
     curve = curve_by_rank(scores[: len(y)], y)
@@ -140,11 +139,11 @@ def labels_and_weights(scores: NDArray, y: NDArray, open_entries: NDArray) -> La
 
 
 class Choice(NamedTuple):
-    """How much of the students is used, and why."""
+    """The chosen share of the students, and the evidence for it."""
 
     share: float  # one of SHARES, or 0: heads on the labels alone
-    log_loss: tuple[float, float]  # of a known entry, out of fold: without students, and with that share (of 0, with the best)
-    evidence: float  # standard errors by which it changed, below 0 where it fell
+    log_loss: tuple[float, float]  # out of fold, per known entry: without students, and with `share` (if 0, with the best share)
+    evidence: float  # change of the loss in standard errors; below 0 if the loss fell
 
     def in_words(self) -> str:
         """Whether the students helped, and by how much."""
@@ -152,18 +151,19 @@ class Choice(NamedTuple):
         change = f"log loss {before:.4g} to {after:.4g} ({self.evidence:+.1f} standard errors) out of fold"
         if not self.share:
             return f"did not clearly help, so they were not used: {change} at best"
-        return f"helped: {change}" + (f", {self.share:g} of what they change was taken" if self.share < 1 else "")
+        return f"helped: {change}" + (f", with {self.share:g} of their change" if self.share < 1 else "")
 
 
 def chosen(own: Solution, students: Solution, rows: NDArray, y: NDArray, fold: NDArray) -> tuple[Solution, Choice]:
-    """(1 - share) own + share students for the largest of SHARES whose out-of-fold loss is CLEAR below that of `own`; else `own`.
+    """(1 - share) own + share students, with the largest of SHARES whose out-of-fold loss is clearly below the loss of `own`.
 
-    Unlabelled rows can mislead. Safe semi-supervised learning asks for a head that is never clearly worse than the labelled
-    rows' own (Li and Zhou, TPAMI 2015); scores out of fold can tell (cross-prediction, Zrnic and Candès, PNAS 2024). They cannot
-    choose among many heads: that follows the noise. The heads in between cost no solve, since a mixture of linear heads is one.
+    If no share is clearly better, the result is `own`. Unlabelled rows can mislead, and safe semi-supervised learning asks for a
+    head that is never clearly worse than a head on the labels alone (Li and Zhou, TPAMI 2015). Out-of-fold scores show this
+    (cross-prediction, Zrnic and Candès, PNAS 2024), but a choice among many heads would overfit them. A mixture of linear heads
+    is a linear head, so mixtures need no further solve.
 
     Args:
-        own: K heads each without a fold, and one of all folds, on the labelled rows; students: the same on pseudo-labels too.
+        own: K heads without one fold, and one head of all folds, on the labelled rows; students: these with pseudo-labels too.
         rows: (n_l, D) labelled rows; y: (n_l, C); fold: (n_l,).
     """
     before, after = (out_of_fold_scores(heads.logits(rows), fold).astype(np.float64) for heads in (own, students))  # (n_l, C)
@@ -180,9 +180,9 @@ def chosen(own: Solution, students: Solution, rows: NDArray, y: NDArray, fold: N
 
 
 def calibrated_losses(z: NDArray, y: NDArray) -> NDArray:
-    """Log loss (n_l,) of each row's known entries: of logits (n_l, C) after one slope and one bias for all of them.
+    """Log loss (n_l,) of each row's known entries, from logits (n_l, C) after Platt scaling with one slope and one bias.
 
-    Heads state their chances too high or too low, each in its own way; it is the order of the scores that is compared.
+    Each head is miscalibrated in its own way. Platt scaling removes this, so that only the order of the scores is compared.
     """
     known, losses = np.asarray(y >= 0), np.zeros(y.shape)
     p = np.clip(logistic_curve(z[known], y[known] > 0), 1e-12, 1 - 1e-12)

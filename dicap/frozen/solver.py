@@ -1,16 +1,16 @@
-"""L2-regularised logistic regression of many classes and many heads at once, by one batched L-BFGS.
+"""L2-regularised logistic regression for many classes and many heads at once, by one batched L-BFGS.
 
-Head h and class c minimise, over weights w (D,) and a bias b that is not penalised,
+Each head h and class c minimises, over weights w (D,) and an unpenalised bias b,
 
-    0.5 |w|^2 + C * sum_i weight[h, i, c] * ( log(1 + exp(z_i)) - y[h, i, c] z_i ),    z_i = x_i . w + b,
+    0.5 |w|^2 + C * sum_i weight[h, i, c] * ( log(1 + exp(z_i)) - y[h, i, c] z_i ),    z_i = x_i . w + b.
 
-which is scikit-learn's LogisticRegression with that C, here `loss_weight`, and sample_weight, for every target y in [0, 1]. An
-unknown entry is an entry of weight 0, a pseudo-label one of weight below 1, a fold that is left out rows of weight 0.
+This is scikit-learn's LogisticRegression with sample_weight and with this C (here `loss_weight`), but targets y may be any number
+in [0, 1]. Unknown entries and rows of a left-out fold have weight 0, pseudo-labels a weight below 1.
 
-All H * C problems share the rows, so each iteration is two matrix products; every problem is at its own place in its own L-BFGS
-(own step, own line search) and leaves the products when it has converged. Rows are first rotated onto their principal axes:
-that changes no solution, makes D at most n, and makes the Hessian nearly diagonal, which is what L-BFGS starts from. They are
-solved in units in which the mean square of a feature is 1, so that the tolerance means the same for features of any unit.
+All H * C problems share the rows, so an iteration takes two matrix products. Every problem runs its own L-BFGS, with its own step
+and line search, and leaves the batch when it has converged. Rows are first rotated onto their principal axes. This changes no
+solution, makes D at most n, and makes the Hessian nearly diagonal, so that its diagonal is a good initial Hessian for L-BFGS.
+Features are scaled to a mean square of 1, so that the tolerance has the same meaning for features in any unit.
 """
 
 import warnings
@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 MEMORY = 8  # pairs of steps and gradient changes that L-BFGS keeps
-BLOCK = 256  # rows handled at once elementwise: they stay in the processor's cache
-SUFFICIENT = 1e-4  # share of the predicted decrease that a step must reach
+BLOCK = 256  # rows per block of element-wise operations, which then fit the processor's cache
+SUFFICIENT = 1e-4  # share of the predicted decrease that a step must reach (Armijo condition)
 DEFAULT_TOLERANCE = 1e-3
-ITERATIONS = 1000  # evaluations of the objective at most
+ITERATIONS = 1000  # maximum number of evaluations of the objective
 
 
 class Solution(NamedTuple):
@@ -32,7 +32,7 @@ class Solution(NamedTuple):
     w: NDArray  # (H, C, D)
     b: NDArray  # (H, C)
     objective: NDArray  # (H, C): the minimised value
-    gradient: NDArray  # (H, C): its gradient's Euclidean norm at the end, in the units of `tolerance`
+    gradient: NDArray  # (H, C): the Euclidean norm of the final gradient, in units of `tolerance`
     iterations: int  # evaluations of the objective
 
     def logits(self, x: NDArray) -> NDArray:
@@ -43,14 +43,14 @@ class Solution(NamedTuple):
 
 
 class PrincipalAxes(NamedTuple):
-    """Rows in coordinates of their principal axes: x = coordinates @ axes.T. Solve repeatedly on the same rows with one."""
+    """Rows in coordinates of their principal axes: x = coordinates @ axes.T. Compute it once for several solves on the rows."""
 
     coordinates: NDArray  # (n, r), r = min(n, D)
     axes: NDArray  # (D, r), orthonormal columns
 
 
 def rotate(x: NDArray) -> PrincipalAxes:
-    """Rows (n, D) on their principal axes, the least one first. Exact: a rotation within the rows' span, nothing is cut off."""
+    """Rows (n, D) on their principal axes, the smallest axis first. This is exact: a rotation that drops no component."""
     assert x.ndim == 2 and x.dtype in (np.float32, np.float64), (x.shape, x.dtype)
     span = None
     if len(x) < x.shape[1]:
@@ -69,25 +69,24 @@ def solve(
     start: Solution | None = None,
     tolerance: float = DEFAULT_TOLERANCE,
 ) -> Solution:
-    """The minimum of every head and class (the objective is in this module's docstring).
+    """The minimum for every head and class (the objective is in this module's docstring).
 
     Args:
-        x: (n, D) float32 or float64, in which the products are taken (losses are summed in float64); or `rotate` of it.
-        y: targets in [0, 1], hard or soft, of a shape that broadcasts to (H, n, C); anything where the weight is 0.
-        weight: non-negative, broadcasts to (H, n, C): (n, C) weighs entries, (H, n, 1) whole rows of each head.
-        loss_weight: scikit-learn's C: large is little regularisation.
-        start: where to begin, for example the solution of the round before; by default w = 0 and the bias of the share of
+        x: (n, D) float32 or float64; products are computed in this type, losses are summed in float64. Or the result of `rotate`.
+        y: targets in [0, 1], hard or soft, of a shape that broadcasts to (H, n, C); ignored for entries of weight 0.
+        weight: non-negative, broadcasts to (H, n, C): shape (n, C) weights entries, (H, n, 1) whole rows of each head.
+        loss_weight: scikit-learn's C; a large value means little regularisation.
+        start: initial point, for example the solution of the previous round; default: w = 0 and the bias of the share of
             positives.
-        tolerance: a problem has converged when the Euclidean norm of its gradient is at most this, of features whose mean square
-            is 1. The penalty's Hessian is the identity, so weights are then within `tolerance` of the optimal ones (with the bias
-            that belongs to them). Where `loss_weight` times the weights adds up to less than 1, it is this share of that sum,
-            and a thousandth of this share of it where it adds up to more than 1,000. After ITERATIONS it stops with a
-            RuntimeWarning.
+        tolerance: a problem has converged when the Euclidean norm of its gradient, for features of mean square 1, is at most
+            `tolerance`. The penalty's Hessian is the identity, so w is then within `tolerance` of the optimum. Let s be
+            `loss_weight` times the sum of the weights. The limit is `tolerance` * s if s is below 1, and `tolerance` * s / 1000
+            if s is above 1,000. After ITERATIONS the solver stops with a RuntimeWarning.
 
     Returns:
-        The solution. The same input gives the same output; the number of threads changes rounding alone. A class without
-        positive weight on one of the outcomes has no finite bias: its bias is that of the add-one estimate of its share, one
-        row of each outcome added to the weighed ones, and only w is fitted.
+        The solution. It is deterministic; the number of threads changes only rounding. If a class has no weight on positives or
+        none on negatives, its optimal bias is infinite. Its bias is then fixed by the add-one estimate of its share (one row of
+        each outcome added), and only w is fitted.
     """
     y, weight = np.asarray(y), np.asarray(weight)
     rows = x.coordinates if isinstance(x, PrincipalAxes) else x
@@ -97,20 +96,20 @@ def solve(
     problems = heads * classes
     target = _columns(np.broadcast_to(y, full), dtype)  # (n, P)
     scale = _columns(np.broadcast_to(weight, full), dtype)
-    target[scale == 0] = 0  # whatever stands for an unknown entry: -1, NaN
+    target[scale == 0] = 0  # unknown entries may be -1 or NaN
     if not isinstance(x, PrincipalAxes):
-        used = scale.any(1)  # rows that no problem weighs have no say in the axes
+        used = scale.any(1)  # rows without weight in any problem do not affect the axes
         x, target, scale = rotate(x[used]), target[used], scale[used]
     a, axes = x
     assert target.min(initial=0) >= 0 and target.max(initial=0) <= 1 and scale.min(initial=0) >= 0, "y, weight or l2"
 
     mean = np.einsum("nr,nr->", a, a, dtype=np.float64) / max(1, len(a) * len(axes))
-    unit = a.dtype.type(np.sqrt(mean) or 1)  # root mean square of all features, in their type; 1 where all are 0
+    unit = a.dtype.type(np.sqrt(mean) or 1)  # root mean square of all features, in their type; 1 if all are 0
     a = a / unit
     strength = loss_weight * float(unit) ** 2  # for features of mean square 1
 
-    positive, total = (scale * target).sum(0, dtype=np.float64), scale.sum(0, dtype=np.float64)  # (P,) counted in rows
-    free = (positive > 0) & (positive < total * (1 - 1e-12))  # the bias has an optimum
+    positive, total = (scale * target).sum(0, dtype=np.float64), scale.sum(0, dtype=np.float64)  # (P,) weighted rows
+    free = (positive > 0) & (positive < total * (1 - 1e-12))  # (P,) the bias has a finite optimum
     share = np.where(free, positive, positive + 1) / np.where(free, total, total + 2)
     v = np.zeros((problems, a.shape[1] + 1), dtype)  # the last coordinate is the bias
     v[:, -1] = np.log(share / (1 - share))
@@ -118,17 +117,17 @@ def solve(
         v[:, :-1] = start.w.reshape(problems, -1) @ axes * unit
         v[free, -1] = start.b.reshape(problems)[free]
 
-    # Diagonal of the Hessian, roughly: on principal axes it is 1 + sum of weight p (1 - p) times the axis' mean square.
+    # Approximate diagonal of the Hessian: on principal axes it is 1 + (sum of weight p (1 - p)) * (mean square of the axis).
     curvature = (strength * total * np.maximum(share * (1 - share), 1e-3)).astype(dtype)  # (P,)
     spread = np.einsum("nr,nr->r", a, a) / max(len(a), 1)
     diagonal = np.concatenate([1 + curvature[:, None] * spread, np.maximum(curvature, 1e-6)[:, None]], axis=1)  # (P, r + 1)
 
     scale *= dtype.type(strength)
     size = np.maximum(strength * total, 1e-6)
-    limit = tolerance * np.maximum(np.minimum(size, 1), 1e-3 * size)  # the last: what single precision can reach
+    limit = tolerance * np.maximum(np.minimum(size, 1), 1e-3 * size)  # float32 cannot reach less than the last term
     v, objective, gradient, iterations = _minimise(_Problems(a, target, scale, free), v, 1 / diagonal, limit)
     gradient *= tolerance / limit
-    if not (gradient <= tolerance).all():  # NaN is not
+    if not (gradient <= tolerance).all():  # or NaN
         warnings.warn(
             f"{int((~(gradient <= tolerance)).sum())} of {problems} problems ended with a gradient norm of up to "
             f"{gradient.max():.3g}, above the tolerance {tolerance:.3g}, after {iterations} iterations",
@@ -147,13 +146,13 @@ def solve(
 
 
 class _Problems:
-    """Values and gradients of some of the P problems; those that have converged are left out of the products."""
+    """Objectives and gradients of the problems that have not converged yet, P at first."""
 
     def __init__(self, a: NDArray, target: NDArray, scale: NDArray, free: NDArray) -> None:
         self.a, self.target, self.scale, self.free = a, target, scale, free
 
     def keep(self, chosen: NDArray) -> None:
-        """Go on with the chosen problems only, (P,) bool."""
+        """Drop all problems except the chosen ones, (P,) bool."""
         self.target, self.scale = np.ascontiguousarray(self.target[:, chosen]), np.ascontiguousarray(self.scale[:, chosen])
         self.free = self.free[chosen]
 
@@ -161,24 +160,24 @@ class _Problems:
         """Objective (P,) float64 and gradient (P, r + 1) at points (P, r + 1)."""
         w, b = v[:, :-1], v[:, -1]
         value = 0.5 * np.einsum("pr,pr->p", w, w, dtype=np.float64)
-        z = self.a @ w.T  # (n, P), made in place into the residuals
+        z = self.a @ w.T  # (n, P) logits, overwritten by the residuals
         for start in range(0, len(z), BLOCK):
             rows = slice(start, start + BLOCK)
-            some, target, scale = z[rows], self.target[rows], self.scale[rows]
-            some += b
-            small = np.abs(some)
-            np.negative(small, out=small)
-            np.exp(small, out=small)  # exp(-|z|): nothing overflows
-            positive = some > 0
-            loss = np.maximum(some, 0)
-            some *= target
-            loss -= some
-            np.divide(1, 1 + small, out=some)
-            loss -= np.log(some)
+            block, target, scale = z[rows], self.target[rows], self.scale[rows]
+            block += b
+            decay = np.abs(block)
+            np.negative(decay, out=decay)
+            np.exp(decay, out=decay)  # exp(-|z|) cannot overflow
+            positive = block > 0
+            loss = np.maximum(block, 0)
+            block *= target
+            loss -= block
+            np.divide(1, 1 + decay, out=block)
+            loss -= np.log(block)
             value += np.einsum("mp,mp->p", scale, loss, dtype=np.float64)
-            np.multiply(some, small, out=some, where=~positive)  # p
-            some -= target
-            some *= scale
+            np.multiply(block, decay, out=block, where=~positive)  # p = sigmoid(z)
+            block -= target
+            block *= scale
         gradient = np.empty_like(v)
         np.matmul(z.T, self.a, out=gradient[:, :-1])
         gradient[:, -1] = z.sum(0)
@@ -188,7 +187,7 @@ class _Problems:
 
 
 def _minimise(problems: _Problems, v: NDArray, inverse: NDArray, limit: NDArray) -> tuple[NDArray, NDArray, NDArray, int]:
-    """Batched L-BFGS from v (P, r + 1) until gradient norms are at `limit` (P,).
+    """Batched L-BFGS from v (P, r + 1) until every gradient norm is at most `limit` (P,); inverse: 1 / diagonal of the Hessian.
 
     Returns:
         points (P, r + 1), objectives (P,), gradient norms (P,), iterations.
@@ -196,30 +195,30 @@ def _minimise(problems: _Problems, v: NDArray, inverse: NDArray, limit: NDArray)
     count, size = v.shape
     v = v.copy()
     final_value, final_norm = np.zeros(count), np.zeros(count)
-    left = np.arange(count)  # the problems still at work; what follows has a row for each of them
+    active = np.arange(count)  # problems that have not converged; the arrays below have a row for each of them
     point = v.copy()
     value, gradient = problems.evaluate(point)
     direction, step = -inverse * gradient, np.ones(count, v.dtype)
     moves, changes = np.zeros((2, MEMORY, count, size), v.dtype)
-    rho = np.zeros((MEMORY, count), v.dtype)  # 0: no pair in this place
-    gamma = np.ones(count, v.dtype)  # scale of the diagonal, learnt from the newest pair
+    rho = np.zeros((MEMORY, count), v.dtype)  # 0: no pair in this slot
+    gamma = np.ones(count, v.dtype)  # scale of the diagonal, estimated from the newest pair
     failures = np.zeros(count, int)
     iterations = 1
     while True:
         norm = np.sqrt(np.einsum("pr,pr->p", gradient, gradient, dtype=np.float64))
-        done = (norm <= limit) | (failures > 40)  # after 40 halvings rounding is all that is left
+        done = (norm <= limit) | (failures > 40)  # after 40 halvings of the step only rounding errors remain
         if iterations >= ITERATIONS:
             done[:] = True
         if done.any():
-            gone = left[done]
-            v[gone], final_value[gone], final_norm[gone] = point[done], value[done], norm[done]
+            finished = active[done]
+            v[finished], final_value[finished], final_norm[finished] = point[done], value[done], norm[done]
             if done.all():
                 return v, final_value, final_norm, iterations
-            on = ~done
-            problems.keep(on)
-            left, point, value, gradient, inverse = left[on], point[on], value[on], gradient[on], inverse[on]
-            direction, step, gamma, failures, limit = direction[on], step[on], gamma[on], failures[on], limit[on]
-            moves, changes, rho = moves[:, on], changes[:, on], rho[:, on]
+            kept = ~done
+            problems.keep(kept)
+            active, point, value, gradient, inverse = active[kept], point[kept], value[kept], gradient[kept], inverse[kept]
+            direction, step, gamma, failures, limit = direction[kept], step[kept], gamma[kept], failures[kept], limit[kept]
+            moves, changes, rho = moves[:, kept], changes[:, kept], rho[:, kept]
 
         slope = np.einsum("pr,pr->p", gradient, direction)
         trial = point + step[:, None] * direction
@@ -227,7 +226,7 @@ def _minimise(problems: _Problems, v: NDArray, inverse: NDArray, limit: NDArray)
         iterations += 1
         new_slope = np.einsum("pr,pr->p", new_gradient, direction)
         decreased = new_value <= value + SUFFICIENT * step * slope
-        # Close to the optimum the decrease drowns in rounding; there the slopes tell (approximate Wolfe conditions).
+        # Close to the optimum the decrease is below rounding error; then the slopes decide (approximate Wolfe conditions).
         close = (new_value <= value + 1e-6 * np.abs(value)) & (new_slope <= -0.8 * slope)
         accepted = decreased | close
 
@@ -241,15 +240,15 @@ def _minimise(problems: _Problems, v: NDArray, inverse: NDArray, limit: NDArray)
         gamma = np.where(usable, product / np.where(usable, scaled, 1), gamma)
 
         point[accepted], value, gradient[accepted] = trial[accepted], np.where(accepted, new_value, value), new_gradient[accepted]
-        fresh = _direction(gradient, moves, changes, rho, inverse * gamma[:, None], slot)
+        new_direction = _direction(gradient, moves, changes, rho, inverse * gamma[:, None], slot)
         ratio = -0.5 * slope * step / np.maximum(new_value - value - slope * step, 1e-30)  # minimum of the parabola
-        direction[accepted] = fresh[accepted]
+        direction[accepted] = new_direction[accepted]
         step = np.where(accepted, 1, step * np.clip(ratio, 0.1, 0.5)).astype(v.dtype)
         failures = np.where(accepted, 0, failures + 1)
 
 
 def _direction(gradient: NDArray, moves: NDArray, changes: NDArray, rho: NDArray, inverse: NDArray, newest: int) -> NDArray:
-    """L-BFGS's two loops for every problem: minus the approximate inverse Hessian times the gradient, (P, r + 1)."""
+    """L-BFGS's two-loop recursion for every problem: minus the approximate inverse Hessian times the gradient, (P, r + 1)."""
     q = gradient.copy()
     order = [(newest - back) % MEMORY for back in range(MEMORY)]
     alpha = np.zeros_like(rho)

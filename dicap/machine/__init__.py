@@ -1,1 +1,1 @@
-"""What the machine can do and what training costs on it; changes no result."""
+"""The machine: device, processes, progress and costs. Nothing here changes a result."""

@@ -1,4 +1,4 @@
-"""Questions to the operating system and requests: processor cores, freed memory, parent processes."""
+"""Calls to the operating system: number of cores, freed memory, parent processes."""
 
 import ctypes
 import os
@@ -16,10 +16,10 @@ def cores() -> int:
 
 
 def keep_freed_memory() -> None:
-    """Let this process keep large blocks that it frees, for the next that it needs, where the C library can be told.
+    """Let this process keep large freed blocks of memory for reuse, if the C library is glibc.
 
-    By default glibc returns them to the system at once, which clears each page of them when they are asked for again: of the
-    activations of a network that is trained on processors, in every step, which takes twice as long. No result changes.
+    By default glibc returns large blocks to the system, which clears their pages when they are allocated again. On a CPU this
+    happens to a network's activations in every step, and training takes twice as long. No result changes.
     """
     with suppress(AttributeError, OSError, TypeError):  # not glibc
         for option, value in ((_M_MMAP_THRESHOLD, 2**30), (_M_TRIM_THRESHOLD, 2**31 - 1)):
@@ -27,7 +27,7 @@ def keep_freed_memory() -> None:
 
 
 def when_parent_ends(then: Callable[[], None], parent: int, interval: float) -> None:
-    """Call `then` and leave, once this process's parent is not `parent` any more; looked at every `interval` seconds."""
+    """Call `then` and exit as soon as this process's parent is no longer `parent`; checked every `interval` seconds."""
 
     def watch() -> None:
         while os.getppid() == parent:

@@ -20,10 +20,10 @@ def progress(
     initial: int = 0,
     count: Callable[[T], int] = lambda item: 1,
 ) -> Generator[T]:
-    """Iterate over `items` with a progress bar; silently where DICAP_QUIET is set.
+    """Iterate over `items` with a progress bar; no bar if DICAP_QUIET is set.
 
-    `count` is what an item counts for, as a batch for its images. A loop that may end early closes it (`contextlib.closing`), so
-    that the bar's last word comes before the error's.
+    `count` gives the number of units of an item, for example the images of a batch. A loop that may end early must close this
+    generator (`contextlib.closing`), so that the bar's last line comes before an error message.
     """
     terminal = sys.stderr.isatty()
     with tqdm(
@@ -34,7 +34,7 @@ def progress(
         initial=initial,
         disable=bool(os.environ.get("DICAP_QUIET")),
         leave=not terminal,
-        delay=0 if terminal else 1e-9,  # any delay leaves out the first line, which says that nothing is done
+        delay=0 if terminal else 1e-9,  # any delay suppresses the first line, which would say 0 %
         mininterval=0.2 if terminal else 10.0,
         maxinterval=1.0 if terminal else 30.0,
         ascii=None if terminal else " #",
@@ -47,9 +47,9 @@ def progress(
 
 
 def time_left(seconds: Sequence[float], left: int) -> str:
-    """How long `left` more epochs take if they are like those that took `seconds`, in words; "" before the first has ended.
+    """The estimated time of `left` more epochs in words, from the `seconds` of finished epochs; "" if none has finished.
 
-    From the median, so that one stalled epoch does not distort it.
+    The estimate uses the median, so that one stalled epoch does not distort it.
     """
     if not seconds:
         return ""
@@ -60,14 +60,14 @@ def time_left(seconds: Sequence[float], left: int) -> str:
 
 
 class _Lines:
-    """A file that turns a bar's carriage returns into whole lines, so that logs stay readable."""
+    """A file that writes a bar's updates as separate lines instead of carriage returns, so that logs stay readable."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
 
     def write(self, text: str) -> int:
         line = text.replace("\r", "").strip()
-        self.stream.write(line + "\n" if line else "")  # nothing too: it tells tqdm that the stream is closed
+        self.stream.write(line + "\n" if line else "")  # also writes "", so that tqdm notices a closed stream
         return len(text)
 
     def flush(self) -> None:

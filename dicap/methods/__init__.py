@@ -1,4 +1,4 @@
-"""The compared methods, one file each over one small base. `dicap.settings.methods` lists what is known about them."""
+"""The compared methods, one file per method, with a common base class. `dicap.settings.methods` lists facts about them."""
 
 from importlib import import_module
 
@@ -9,9 +9,9 @@ from dicap.settings.methods import METHODS
 
 
 def build_method(settings: Settings, classes: int, annotated: float = 1.0) -> Method:
-    """The method that `settings.method` names, for C classes; `annotated`: share of the training images that have labels."""
+    """The method named by `settings.method`, for C classes; `annotated`: share of the training images that have any labels."""
     if settings.recommends:
         return plugged("recommended rule")(settings, classes, settings.ratio * annotated)
-    name = settings.method  # of the module, the only one that is imported; the class has the method's title
+    name = settings.method  # also the module's name, which alone is imported; the class is named by the method's title
     make = getattr(import_module(f"dicap.methods.{name}"), METHODS[name].title.replace("-", ""))
     return make(settings, classes, settings.ratio * annotated)

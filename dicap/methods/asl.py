@@ -1,7 +1,7 @@
-"""ASL: labelled-only training with the asymmetric loss and a linear head (docs/methods.md 4.2). Its result is the warm-up's."""
+"""ASL: labelled-only training with the asymmetric loss and a linear head (docs/methods.md 4.2). The warm-up is the result."""
 
 from dicap.methods.base import Method
 
 
 class ASL(Method):
-    """The common frame as it is."""
+    """The base class without changes."""

@@ -1,8 +1,8 @@
-"""What a method decides; the loops in `dicap.training` do the rest.
+"""The base class of the methods. A method makes the decisions, the loops in `dicap.training` run them.
 
-A method describes its two phases, makes its network, says which views a step needs and how they become a loss, and turns
-teacher scores into pseudo-labels. It holds no state of training: everything it returns is a function of its arguments.
-What must be remembered from epoch to epoch is the `carry` of its `Refresh`.
+A method describes its two phases, builds its network, names the views of a step, computes the loss, and turns teacher scores
+into pseudo-labels. A method keeps no training state: its results depend on its arguments alone. State that lasts from epoch to
+epoch is returned in `Refresh.carry`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,69 +38,69 @@ class Roles:
 
     @property
     def labelled(self) -> np.ndarray:
-        """D_l = D_sup and D_est, ascending: a method that holds nothing out does not see where D_est begins."""
+        """D_l = D_sup and D_est, ascending, so that a method without held-out images cannot tell D_est from D_sup."""
         return np.sort(np.concatenate([self.sup, self.est]))
 
     @property
     def unsup(self) -> np.ndarray:
-        """D_unsup = D_u and D_est, ascending: D_est is treated exactly like D_u (docs/methods.md 3.2)."""
+        """D_unsup = D_u and D_est, ascending; D_est is treated exactly like D_u (docs/methods.md 3.2)."""
         return np.sort(np.concatenate([self.unlabelled, self.est]))
 
 
 class Teacher(Protocol):
-    """What a method may look at when it makes pseudo-labels."""
+    """What a method may read when it makes pseudo-labels."""
 
-    epoch: int  # that is about to be trained, from 0
-    carry: dict[str, Tensor]  # what the method kept from the epoch before, on the device; empty in the first epoch
+    epoch: int  # the epoch about to be trained, from 0
+    carry: dict[str, Tensor]  # `Refresh.carry` of the previous epoch, on the device; empty in the first epoch
 
     def scores(self, rows: np.ndarray) -> Tensor:
-        """(n, C) scores of the teacher for these images, in [0, 1]: float32."""
+        """The teacher's scores for these images, (n, C) float32 in [0, 1]."""
         ...
 
     def outputs(self, rows: np.ndarray, function: Callable[[nn.Module, Tensor], Tensor]) -> Tensor:
-        """(n, ...) float32: function(network, inputs) of the network in training, in eval mode."""
+        """function(network, inputs) with the network being trained, in eval mode; (n, ...) float32."""
         ...
 
     def labels(self, rows: np.ndarray) -> Tensor:
-        """(n, C) labels, -1 where unknown; only of images whose labels the method may read."""
+        """(n, C) labels, -1 if unknown; only for images whose labels the method may read."""
         ...
 
     def hidden_labels(self, rows: np.ndarray) -> tuple[Tensor, Tensor]:
-        """(n, C) labels that training must not read, and (n,) bool, whether a row has any; for calibration.policy `optimal`."""
+        """Hidden labels (n, C), and (n,) bool: the row has labels. Only calibration.policy `optimal` may read them."""
         ...
 
 
 class Refresh(NamedTuple):
-    """What an epoch of the main stage trains on."""
+    """The pseudo-labels of one epoch of the main stage, and the tables that they come from."""
 
-    pseudo: PseudoLabels  # of D_unsup (or the method's unlabelled images), in its order
+    pseudo: PseudoLabels  # for D_unsup (or the method's unlabelled images), in the order of `Phase.unlabelled`
     rates: Rates | None = None
     thresholds: Thresholds | None = None
-    guarded: Tensor | None = None  # () count of classes (or angle maps) where a guard against a published defect acted
+    guarded: Tensor | None = None  # () number of classes (or angle maps) where a guard against a published defect acted
     labelled_weight: Tensor | None = None  # (n_l, C) weights of the labelled entries, in the order of `Phase.labelled`
-    carry: Mapping[str, Tensor] = {}  # what the next refresh, and `Phase.install`, may read
+    carry: Mapping[str, Tensor] = {}  # state for the next refresh and for `Phase.install`
 
     def without_confidences(self) -> "Refresh":
-        """What the losses read."""
+        """A copy without the confidences, which no loss reads."""
         return self._replace(pseudo=self.pseudo._replace(confidence=self.pseudo.confidence[:0].clone()))
 
 
 class Batch(NamedTuple):
     """One step's tensors on the device."""
 
-    views: dict[str, Tensor]  # by request key: uint8 images, or features computed before
+    views: dict[str, Tensor]  # by request key: uint8 images, or stored features
     y: Tensor  # (b_l, C) labels of the labelled images; -1: unknown
     label: Tensor  # (b_u, C) int8 pseudo-labels, empty in warm-up
     weight: Tensor  # (b_u, C)
     soft: bool
     pairs: Tensor  # (m, 3) int64, entries to contrast: see `DiCaP.pairs`
-    images: int  # of the step, over which sums are averaged
+    images: int  # number of images in the step, the divisor of summed losses
     y_weight: Tensor | None = None  # (b_l, C)
 
 
 @dataclass(frozen=True)
 class ParamGroup:
-    """Tensors with an optimiser of their own; with weight_decay 0, AdamW is Adam."""
+    """Tensors with a separate optimiser; with weight_decay 0, AdamW is Adam."""
 
     name: str
     parameters: Sequence[nn.Parameter]
@@ -111,22 +111,22 @@ class ParamGroup:
 
 @dataclass(frozen=True)
 class Phase:
-    """Warm-up or main stage of a method: which images, how many a step, how long, what is published.
+    """Warm-up or main stage of a method: its images, batch sizes, length, and published weights.
 
-    The callables are optional; where one is None, the phase has no such step.
+    The callables are optional; a phase without one of them skips that step.
 
     Attributes:
-        labelled, unlabelled: (n,) rows. Warm-up passes over the labelled images, the main stage over the unlabelled ones.
+        labelled, unlabelled: (n,) rows. Warm-up passes over the labelled images, the main stage over the unlabelled images.
         batch_labelled, batch_unlabelled: images of each kind in a step.
-        epochs: passes; 0 where the phase is left out.
+        epochs: passes over the data; 0 skips the phase.
         lr: peak learning rate; None: optimiser.lr.
-        cycle_epochs: length of the one-cycle; 0: as long as the phase.
-        publishes: the weights that the next stage starts from, or that are the result; the others are kept beside them.
+        cycle_epochs: length of the one-cycle; 0: the length of the phase.
+        publishes: the weights (EMA or raw) that the stage publishes as its model; the other weights are saved beside it.
         begin: network -> None; changes the network in place before the phase.
-        install: (network, refresh) -> None; puts an epoch's tables into the network where its scores depend on them.
-        groups: network -> what is trained and how; None: every trainable tensor by the common optimiser.
-        features: (network, images) -> (b, D), computed once of every image and used in place of views.
-        relabel: (teacher, views, refresh) -> pseudo-labels (b_u, C) of one batch, made anew from its weak views.
+        install: (network, refresh) -> None; writes an epoch's tables into the network if its scores depend on them.
+        groups: network -> parameter groups; None: one optimiser for all trainable tensors.
+        features: (network, images) -> (b, D); computed once per image and used instead of views.
+        relabel: (teacher, views, refresh) -> pseudo-labels (b_u, C) of one batch, computed from its weak views.
         pairs: (labels (b, C), generator) -> (m, 3) entries to contrast, as in `Batch.pairs`; -1 marks an uncertain entry.
     """
 
@@ -147,12 +147,12 @@ class Phase:
 
 
 class Method:
-    """Labelled-only training and the common frame: subclasses override what their section of docs/methods.md changes."""
+    """Labelled-only training, the base of all methods. Subclasses override what their section of docs/methods.md changes."""
 
     network_class: type[Network] = Network
 
     def __init__(self, settings: Settings, classes: int, share: float) -> None:
-        """`share`: of the training images, those whose labels may be used; batches are composed by it."""
+        """`share`: fraction of the training images with visible labels; batch compositions depend on it."""
         self.settings = settings
         self.classes = classes
         self.share = share
@@ -188,19 +188,19 @@ class Method:
         )
 
     def make_head(self, channels: int) -> nn.Module:
-        """A new head on the feature map (B, D, h, w) of a backbone, D channels: the one that `head` names."""
+        """A new head of the kind set by `head`, on a backbone's feature map (B, D, h, w) with D channels."""
         return build_head(self.settings, channels, self.classes)
 
     def build_network(self, *, pretrained: bool = True, stored: StoredBackbone | None = None) -> nn.Module:
-        """A new network; called under a seed of its own. See `dicap.network.build_network`."""
+        """A new network; the caller sets the seed. See `dicap.network.build_network`."""
         return build_network(self.settings, self.make_head, self.network_class, pretrained=pretrained, stored=stored)
 
     def scores(self, network: nn.Module, inputs: Tensor) -> Tensor:
-        """Test scores (B, C) in [0, 1] of images (B, 3, H, W) uint8, or of what the network takes in their place."""
+        """Test scores (B, C) in [0, 1] of images (B, 3, H, W) uint8, or of stored features."""
         return torch.sigmoid(network(inputs)[0].float())
 
     def supervised(self, logits: Tensor, y: Tensor) -> Tensor:
-        """Element loss against labels, (B, C): ASL unless the method says otherwise."""
+        """Element-wise loss against labels, (B, C): ASL unless a method overrides it."""
         loss = self.settings.loss
         return asymmetric_loss(logits, y, gamma_neg=loss.gamma_neg, gamma_pos=loss.gamma_pos, clip=loss.clip)
 
@@ -209,24 +209,24 @@ class Method:
         return [Request("strong", np.concatenate([labelled, unlabelled]), self.strong_warmup)]
 
     def warmup_losses(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        """Terms of the warm-up loss by name; their sum is minimised."""
+        """Terms of the warm-up loss by name; training minimises their sum."""
         logits, _ = network(batch.views["strong"])
         return {"loss_sup": reduced(self.supervised(logits, batch.y), batch.images, self.settings, batch.y)}
 
     def refresh(self, teacher: Teacher, roles: Roles) -> Refresh:
-        """Pseudo-labels of the unlabelled images of `main`, for an epoch of it."""
+        """Pseudo-labels of the main stage's unlabelled images for one epoch."""
         raise NotImplementedError(f"{type(self).__name__} has no main stage")
 
     def thresholds(self, p: Tensor, y: Tensor) -> Thresholds:
-        """Thresholds of the classes from scores p and labels y (N, C) of D_sup, of a method that holds D_est out."""
+        """Thresholds per class from scores p and labels y (N, C) on D_sup; only for methods that hold D_est out."""
         raise NotImplementedError(f"{type(self).__name__} takes no thresholds from D_sup")
 
     def main_views(self, labelled: np.ndarray, unlabelled: np.ndarray, uncertain: np.ndarray) -> list[Request]:
-        """The views of a main step; rows, and (b_u,) bool: which unlabelled images have an uncertain entry."""
+        """The views of a main step, from rows; `uncertain`: (b_u,) bool, the image has an uncertain entry."""
         return [Request("strong", np.concatenate([labelled, unlabelled]), self.strong)]
 
     def main_losses(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        """L = L_sup + L_pseudo: the labels' loss and the pseudo-labels' weighted loss, on strong views."""
+        """L = L_sup + L_pseudo: the loss on labels and the weighted loss on pseudo-labels, both on strong views."""
         logits, _ = network(batch.views["strong"])
         n = len(batch.y)
         return {
@@ -236,10 +236,10 @@ class Method:
 
 
 def reduced(elements: Tensor, images: int, settings: Settings, y: Tensor | None = None) -> Tensor:
-    """Sum over entries / images of the step, or with loss.reduction `mean` the mean over entries (docs/methods.md 3.13-D).
+    """Sum over entries / images of the step; with loss.reduction `mean` the mean over entries (docs/methods.md 3.13-D).
 
     Args:
-        y: labels of the elements' entries; unknown ones, below 0, are not counted in the mean (their element is 0).
+        y: labels of the entries; unknown entries (below 0) have loss 0 and do not count in the mean.
     """
     if settings.loss.reduction == "mean":
         if y is not None and y.is_signed():  # some entries of the data set are unknown
@@ -249,10 +249,10 @@ def reduced(elements: Tensor, images: int, settings: Settings, y: Tensor | None 
 
 
 def pseudo_loss(method: Method, logits: Tensor, batch: Batch) -> Tensor:
-    """Equation (10): w(p, label) * loss(logits, label), summed over confident entries and divided as by `reduced`."""
+    """Equation (10): w(p, label) * loss(logits, label) over the confident entries, reduced by `reduced`."""
     positive = (batch.label == 1).float()
     elements = batch.weight * method.supervised(logits, positive)
-    if batch.soft:  # the opposite label with the opposite weight: a soft target, Equation (14)
+    if batch.soft:  # a soft target: the opposite label with weight 1 - w, Equation (14)
         elements = elements + (1 - batch.weight) * (batch.label >= 0) * method.supervised(logits, 1 - positive)
     return reduced(elements, batch.images, method.settings, batch.label)
 
@@ -264,7 +264,7 @@ def hard_mask(p: Tensor, label: Tensor) -> PseudoLabels:
 
 @contextmanager
 def frozen_statistics(network: nn.Module) -> Iterator[None]:
-    """BatchNorm normalises by the batch as in training, but leaves its running statistics alone."""
+    """BatchNorm normalises by the batch as in training, but its running statistics do not change."""
     norms = [m for m in network.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
     before = [m.momentum for m in norms]
     for m in norms:

@@ -1,4 +1,4 @@
-"""BCE: labelled-only training with binary cross-entropy (docs/methods.md 4.1). Its result is the warm-up's."""
+"""BCE: labelled-only training with binary cross-entropy (docs/methods.md 4.1). The warm-up is the result."""
 
 from torch import Tensor
 

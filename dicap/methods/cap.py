@@ -5,10 +5,10 @@ from dicap.methods.base import Method, Refresh, Roles, Teacher, hard_mask
 
 
 class CAP(Method):
-    """Per class as large a share of pseudo-positives as of labelled positives."""
+    """In each class the share of pseudo-positives equals the share of labelled positives."""
 
     def refresh(self, teacher: Teacher, roles: Roles) -> Refresh:
-        """The quota of every class on the teacher's scores of D_u, and the mask beside the threshold."""
+        """Pseudo-labels by each class's quota on the teacher's scores of D_u; the mask leaves out scores near the threshold."""
         s = self.settings.cap
         p = teacher.scores(roles.unlabelled)  # (N_u, C)
         label, thresholds, guarded = rules.quota(p, teacher.labels(roles.labelled), eta_pos=s.eta_pos, eta_neg=s.eta_neg)

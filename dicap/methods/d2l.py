@@ -1,6 +1,6 @@
 """D2L: dual-decoupling learning with metric-adaptive thresholds (ECCV 2024; docs/methods.md 4.9).
 
-Whole images and 2 x 2 tiles, and heads of their own for labels (f1, f2) and for pseudo-labels (f3, f4).
+D2L trains on whole images and on 2 x 2 tiles, with separate heads for labels (f1, f2) and for pseudo-labels (f3, f4).
 """
 
 from dataclasses import replace
@@ -18,16 +18,16 @@ from dicap.network.decoupled import GRID, DecoupledHeads, DecoupledNetwork
 
 
 class D2L(Method):
-    """Four heads, for whole images and for tiles, and thresholds that fit the labelled images."""
+    """Four heads, for whole images and for tiles, and thresholds fitted on the labelled images."""
 
     network_class = DecoupledNetwork
 
     def main(self, roles: Roles) -> Phase:
-        """f1 and f2 are copied to f3 and f4 first; every batch gets new pseudo-labels, as published."""
+        """The main stage starts with copies of f1 and f2 as f3 and f4. Every batch gets new pseudo-labels, as published."""
         return replace(super().main(roles), begin=copy_label_heads, relabel=self.relabel)
 
     def make_head(self, channels: int) -> nn.Module:
-        """Four heads of the kind that `head` names."""
+        """Four heads of the kind set by `head`."""
         return DecoupledHeads(lambda: build_head(self.settings, channels, self.classes))
 
     # -- warm-up: ASL(f1, y) + ASL(joint f2, y)
@@ -38,7 +38,7 @@ class D2L(Method):
         return [Request("strong", labelled, view), Request("strong_tiles", labelled, replace(view, tiles=GRID))]
 
     def warmup_losses(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        """Both label heads; images and tiles pass the backbone apart, as published."""
+        """Losses of both label heads; images and tiles pass the backbone separately, as published."""
         assert isinstance(network, DecoupledNetwork)
         whole, _ = network.head.f1(network.features(batch.views["strong"]))
         joint = network.joint(network.tile_features(batch.views["strong_tiles"]), network.head.f2)
@@ -48,9 +48,9 @@ class D2L(Method):
     # -- main stage
 
     def refresh(self, teacher: Teacher, roles: Roles) -> Refresh:
-        """Thresholds from the teacher's scores of D_l; pseudo-labels of D_u, to be renewed on each batch.
+        """Thresholds from the teacher's scores of D_l, and pseudo-labels of D_u, which `relabel` replaces on each batch.
 
-        In these passes the tiles of an image share its flip; within a step each tile has its own.
+        Here all tiles of an image share one flip; within a training step each tile has its own flip.
         """
         p_l, y = teacher.scores(roles.labelled), teacher.labels(roles.labelled)  # (N_l, C)
         thresholds, guarded = rules.metric_thresholds(p_l, y, beta=self.settings.d2l.beta)
@@ -58,11 +58,11 @@ class D2L(Method):
         return Refresh(pseudo, thresholds=thresholds, guarded=guarded)
 
     def pseudo_labels(self, q: Tensor, thresholds: Thresholds) -> PseudoLabels:
-        """1[q >= threshold], all entries of active classes used (Equation (27))."""
+        """1[q >= threshold] for all entries of active classes (Equation (27))."""
         return hard_mask(q, rules.fixed_threshold(q, thresholds.tau_pos, thresholds.active))
 
     def relabel(self, teacher: nn.Module, views: dict[str, Tensor], refresh: Refresh) -> PseudoLabels:
-        """From the teacher's look at the batch's weak views, in full precision."""
+        """New pseudo-labels from the teacher's scores on the batch's weak views, in full precision."""
         assert isinstance(teacher, DecoupledNetwork) and refresh.thresholds is not None
         weak = views["weak"]
         with torch.autocast(weak.device.type, enabled=False):
@@ -80,7 +80,7 @@ class D2L(Method):
         ]
 
     def main_losses(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        """Equation (28): ASL(f1, y) + ASL(joint f2, y) on labelled, ASL(f3, label) + ASL(joint f4, label) on unlabelled."""
+        """Equation (28): ASL(f1, y) + ASL(joint f2, y) on D_l, ASL(f3, label) + ASL(joint f4, label) on D_u."""
         assert isinstance(network, DecoupledNetwork)
         n, heads = len(batch.y), network.head
         images = network.features(batch.views["strong"])

@@ -14,7 +14,7 @@ from dicap.methods.base import Batch, Method, Phase, Refresh, Roles, Teacher, fr
 
 
 class DiCaP(Method):
-    """Weights estimated on D_est, dual thresholds from D_sup, contrast on what stays uncertain.
+    """Weights estimated on D_est, dual thresholds from D_sup, and a contrastive loss on uncertain entries.
 
     >>> from pathlib import Path
     >>> from dicap.settings import resolve_values
@@ -27,10 +27,10 @@ class DiCaP(Method):
     [1, -1, 0]
     """
 
-    # -- phases: the labels of D_est are read only to count bins, and by fine-tuning
+    # -- phases: only the bin counts and fine-tuning read the labels of D_est
 
     def warmup(self, roles: Roles) -> Phase:
-        """On D_sup; WCL adds as many images of D_unsup to a step; warmup.over `unlabelled` has the batches of `main` (3.3)."""
+        """Warm-up on D_sup. WCL adds as many images of D_unsup to a step; warmup.over `unlabelled` has `main`'s batches (3.3)."""
         phase = replace(super().warmup(roles), labelled=roles.sup)
         if not self.settings.warmup.wcl:
             return phase
@@ -41,7 +41,7 @@ class DiCaP(Method):
         return replace(phase, batch_labelled=main.batch_labelled, batch_unlabelled=main.batch_unlabelled)
 
     def main(self, roles: Roles) -> Phase:
-        """On D_sup and D_unsup = D_u and D_est."""
+        """Main stage on D_sup and on D_unsup = D_u and D_est."""
         phase = replace(super().main(roles), labelled=roles.sup, unlabelled=roles.unsup)
         return replace(phase, pairs=self.pairs) if self.settings.contrastive.enabled else phase
 
@@ -54,7 +54,7 @@ class DiCaP(Method):
         return [*requests, Request("weak", rows, self.weak)] if self.settings.warmup.wcl else requests
 
     def warmup_losses(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        """L = L_sup + lambda L_con (Equation (4)), L_con being the contrast of at most max_pairs entries (Equation (11'))."""
+        """L = L_sup + lambda L_con (Equation (4)). L_con contrasts at most max_pairs entries (Equation (11'))."""
         logits, z_s = network(batch.views["strong"])  # (B, C), (B, C, D)
         labelled = logits[: len(batch.y)]
         terms = {"loss_sup": reduced(self.supervised(labelled, batch.y), batch.images, self.settings, batch.y)}
@@ -69,7 +69,7 @@ class DiCaP(Method):
         """Steps 1 to 3 of an epoch (docs/methods.md 3.4 to 3.6)."""
         c, t = self.settings.calibration, self.settings.thresholds
         unsup = roles.unsup
-        p = teacher.scores(unsup)  # (N_u, C); D_est is scored within, exactly like D_u
+        p = teacher.scores(unsup)  # (N_u, C); D_est is scored in the same pass as D_u
         is_est = np.isin(unsup, roles.est)
         est, others = (torch.from_numpy(np.flatnonzero(mask)).to(p.device) for mask in (is_est, ~is_est))
 
@@ -80,7 +80,7 @@ class DiCaP(Method):
             p_count, y_count = p_sup, y_sup
         elif c.policy == "optimal":
             y_hidden, known = teacher.hidden_labels(unsup[~is_est])
-            p_count, y_count = p[others][known], y_hidden[known]  # a truly unlabelled image is no negative
+            p_count, y_count = p[others][known], y_hidden[known]  # an image without labels is not a negative
         else:
             p_count, y_count = p[est], teacher.labels(unsup[is_est])
         rates = estimate_rates(*count_bins(p_count, y_count, c.bins), anchor=c.anchor, empty_bin=c.empty_bin)
@@ -98,23 +98,23 @@ class DiCaP(Method):
         return dual_thresholds(p, y, rule=self.settings.thresholds.rule)
 
     def pseudo_labels(self, p: Tensor, rates: Rates, thresholds: Thresholds) -> PseudoLabels:
-        """Labels and weights of scores (n, C)."""
+        """Pseudo-labels and weights from scores p (n, C)."""
         c = self.settings.calibration
         label = hard_labels(p, thresholds, rule=self.settings.thresholds.rule)
         weight = in_pieces(lambda p, label: correctness_weight(p, label, rates, policy=c.policy), p, label)
-        return PseudoLabels(p, label, weight, soft=c.target == "soft")  # soft: the target is the chance itself
+        return PseudoLabels(p, label, weight, soft=c.target == "soft")  # soft: the target is the probability itself
 
     # -- each step: L = L_sup + L_pseudo + lambda L_uncer (docs/methods.md 3.6 to 3.8)
 
     def main_views(self, labelled: np.ndarray, unlabelled: np.ndarray, uncertain: np.ndarray) -> list[Request]:
-        """Strong views of all; weak views of images with uncertain entries."""
+        """Strong views of all images; weak views of the images with uncertain entries."""
         requests = super().main_views(labelled, unlabelled, uncertain)
         if uncertain.any() and self.settings.contrastive.enabled:
             requests.append(Request("weak", unlabelled[uncertain], self.weak))
         return requests
 
     def main_losses(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        """The three terms of Equation (12); L_uncer is there only if the step has at least two uncertain entries."""
+        """The three terms of Equation (12); L_uncer needs at least two uncertain entries in the step."""
         logits, z_s = network(batch.views["strong"])  # (B, C), (B, C, D)
         n = len(batch.y)
         terms = {
@@ -127,10 +127,10 @@ class DiCaP(Method):
         return terms
 
     def pairs(self, label: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Entries to contrast: (m, 3) int64, place among the b images, class, place among those of them that have a weak view.
+        """Entries to contrast, (m, 3) int64: index among the b images, class, index among the images with a weak view.
 
-        They are the uncertain entries of labels (b, C), in warm-up all; images without one have no weak view. At most
-        contrastive.max_pairs are drawn, order kept: the similarity matrix grows with their square.
+        All uncertain entries of labels (b, C) are contrasted, in warm-up all entries. Images without an uncertain entry have no
+        weak view. At most contrastive.max_pairs entries are drawn, because the similarity matrix grows with their square.
         """
         uncertain, limit = label == -1, self.settings.contrastive.max_pairs  # (b, C)
         image, c = np.nonzero(uncertain)
@@ -140,7 +140,7 @@ class DiCaP(Method):
     def weak_embeddings(self, network: nn.Module, weak: Tensor) -> Tensor:
         """z_w of the online network in train mode (docs/methods.md 3.13-C3), (B, C, D).
 
-        Without gradient unless contrastive.weak_gradient asks for it (3.14-A); BatchNorm's running statistics stay either way.
+        They have a gradient only with contrastive.weak_gradient (3.14-A). BatchNorm's running statistics never change here.
         """
         with torch.set_grad_enabled(self.settings.contrastive.weak_gradient), frozen_statistics(network):
             return network(weak)[1]
@@ -148,9 +148,9 @@ class DiCaP(Method):
     def contrast(self, z_w: Tensor, z_s: Tensor, batch: Batch) -> Tensor:
         """lambda * NT-Xent of the batch's pairs of z_s and z_w."""
         c, sums = self.settings.contrastive, self.settings.loss.reduction == "sum"
-        strong, which, weak = batch.pairs.unbind(1)
-        weak_z, strong_z = z_w[weak, which].float(), z_s[strong, which].float()  # (m, D)
+        strong, classes, weak = batch.pairs.unbind(1)
+        weak_z, strong_z = z_w[weak, classes].float(), z_s[strong, classes].float()  # (m, D)
         loss = nt_xent(weak_z, strong_z, temperature=c.temperature)
         if c.coefficient != "auto":
             return loss * c.coefficient
-        return loss / batch.images if sums else loss  # coefficient 1 beside sums that are divided by the images, or beside means
+        return loss / batch.images if sums else loss  # coefficient 1 relative to the other terms: sums / images, or means

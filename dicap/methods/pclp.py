@@ -1,7 +1,7 @@
 """PCLP: correlation-induced label prior (ICML 2024; docs/methods.md 4.7).
 
-Stage 1 (the warm-up) is a bidirectional GAN whose prior over the label coordinates is a structural causal model; stage 2
-trains the encoder alone, by the labels and by soft consistency between weak and strong views.
+Stage 1 (the warm-up) is a bidirectional GAN. Its prior over the label coordinates is a structural causal model. Stage 2 trains
+the encoder alone, on the labels and on consistency between weak and strong views.
 """
 
 from dataclasses import replace
@@ -24,16 +24,16 @@ from dicap.settings.batch_sizes import pclp_batch
 
 
 class PCLP(Method):
-    """An encoder whose latent begins with the labels; generator, discriminator and prior are companions of stage 1."""
+    """An encoder whose first C latent coordinates are label logits. Stage 1 also trains generator, discriminator and prior."""
 
     network_class = LatentNetwork
 
     # -- phases
 
     def warmup(self, roles: Roles) -> Phase:
-        """Passes over D_u with 2 + 6 images a step, as published.
+        """Passes over D_u with 2 labelled + 6 unlabelled images per step, as published.
 
-        Raises SettingsError where D_u holds a single image: strong views of it alone leave BatchNorm nothing to normalise by.
+        Raises SettingsError if D_u holds a single image, because BatchNorm cannot normalise a batch of one strong view.
         """
         s = self.settings.pclp
         if len(roles.unlabelled) == 1:
@@ -47,7 +47,7 @@ class PCLP(Method):
         )
 
     def main(self, roles: Roles) -> Phase:
-        """The encoder alone, by Adam; 16 labelled images of 64 at every ratio and a whole one-cycle, as published, unless set."""
+        """The encoder alone, with Adam; as published 16 of 64 images are labelled, and the one-cycle is complete."""
         s = self.settings
         batch, labelled = pclp_batch(s)
         return replace(
@@ -67,21 +67,21 @@ class PCLP(Method):
 
     @property
     def latent(self) -> int:
-        """Length of z: 32 on VOC, 128 on COCO and NUS-WIDE, i.e. the first of 32, 64, 128 ... above C."""
+        """Length of z: the first of 32, 64, 128 ... above C, so 32 on VOC, 128 on COCO and NUS-WIDE."""
         return max(32, 1 << self.classes.bit_length())
 
     @property
     def adversary_size(self) -> int:
-        """Pixels of the images the adversary sees: the largest power of two within image_size, unless set."""
-        wanted = self.settings.pclp.adversary_size
-        return 1 << (self.settings.image_size.bit_length() - 1) if wanted == "auto" else wanted
+        """Image size of the adversary in pixels: pclp.adversary_size, or the largest power of two within image_size."""
+        setting = self.settings.pclp.adversary_size
+        return 1 << (self.settings.image_size.bit_length() - 1) if setting == "auto" else setting
 
     def make_head(self, channels: int) -> nn.Module:
         """The latent head; with the backbone it is the encoder."""
         return LatentHead(channels, self.classes, self.latent)
 
     def companions(self) -> nn.ModuleDict:
-        """Generator, discriminator and causal prior, trained beside the encoder; none with pclp.prior `none`."""
+        """Generator, discriminator and causal prior, trained with the encoder; empty with pclp.prior `none`."""
         s = self.settings.pclp
         if s.prior == "none":
             return nn.ModuleDict()
@@ -95,7 +95,7 @@ class PCLP(Method):
         )
 
     def param_groups(self, network: nn.Module, companions: nn.ModuleDict) -> list[ParamGroup]:
-        """Five with an Adam each; the encoder alone without companions."""
+        """Five groups with one Adam each; without companions the encoder's group alone."""
         encoder, lr = self.encoder_group(network), self.settings.pclp.adversary_lr
         if not companions:
             return encoder
@@ -112,11 +112,11 @@ class PCLP(Method):
     # -- stage 1 (its loop is `dicap.training.loops.pclp`)
 
     def warmup_views(self, labelled: np.ndarray, unlabelled: np.ndarray) -> list[Request]:
-        """Weak views of all, strong views of the unlabelled."""
+        """Weak views of all images, strong views of the unlabelled images."""
         return [Request("weak", np.concatenate([labelled, unlabelled]), self.weak), Request("strong", unlabelled, self.strong)]
 
     def encode(self, network: nn.Module, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """Mean and log variance (B, L) of weak views; Equation (21) without D; strong views pass apart, as published."""
+        """Mean and log variance (B, L) of weak views, and Equation (21) without D. Strong views pass separately, as published."""
         assert isinstance(network, LatentNetwork)
         weak, strong = batch.views["weak"], batch.views["strong"]
         mean, logvar = network.gaussian(weak)  # (B, L)
@@ -127,10 +127,10 @@ class PCLP(Method):
     # -- stage 2
 
     def refresh(self, teacher: Teacher, roles: Roles) -> Refresh:
-        """The teacher's soft scores of D_u, for the record; each step uses the network's own.
+        """The teacher's scores of D_u, for the record only: each step uses the scores of the network being trained.
 
-        An entry's target p is written as its likelier label with the weight of that label. Classes without a labelled
-        positive are left out.
+        A soft target p is recorded as its likelier label and this label's weight. Classes without a labelled positive are
+        left out.
         """
         p = teacher.scores(roles.unlabelled)  # (N_u, C)
         active = rules.seen(teacher.labels(roles.labelled))
@@ -139,7 +139,7 @@ class PCLP(Method):
         return Refresh(PseudoLabels(p, label, weight, soft=True), guarded=(~active).sum())
 
     def main_views(self, labelled: np.ndarray, unlabelled: np.ndarray, uncertain: np.ndarray) -> list[Request]:
-        """Weak views of the labelled, weak and strong views of the unlabelled."""
+        """Weak views of the labelled images, weak and strong views of the unlabelled images."""
         return [
             Request("labelled", labelled, self.weak),
             Request("weak", unlabelled, self.weak),
@@ -149,7 +149,7 @@ class PCLP(Method):
     def main_losses(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """ASL_mean(weak labelled) + consistency * BCE_mean(strong, sigmoid(weak)), Equation (23); the target is a constant.
 
-        All views pass the network together, as published: BatchNorm normalises by them and counts them together.
+        All views pass the network in one batch, as published, so they share BatchNorm's statistics.
         """
         views = [batch.views[name] for name in ("labelled", "weak", "strong")]
         labelled, weak, strong = network(torch.cat(views))[0].split([len(view) for view in views])  # (b, C) each
@@ -158,7 +158,7 @@ class PCLP(Method):
     def encoder_terms(
         self, labelled: Tensor, y: Tensor, weak: Tensor, strong: Tensor, active: Tensor | None = None
     ) -> dict[str, Tensor]:
-        """The losses of both stages, means over entries: logits (b_l, C), y (b_l, C), logits (b_u, C) of both views."""
+        """The losses of both stages, means over entries, from logits `labelled` (b_l, C), `weak` and `strong` (b_u, C)."""
         elements = binary_cross_entropy(strong, torch.sigmoid(weak.float()).detach())
         active = torch.ones_like(elements) if active is None else active
         return {
@@ -168,7 +168,7 @@ class PCLP(Method):
 
 
 def adversary_images(images: Tensor, size: int) -> Tensor:
-    """Images (B, 3, H, W) uint8 -> (B, 3, size, size) float32 in [0, 1], as published, although generated ones are in [-1, 1]."""
+    """Images (B, 3, H, W) uint8 -> (B, 3, size, size) float32 in [0, 1], as published; generated images are in [-1, 1]."""
     x = images.float() / 255
     return x if x.shape[2] == size else F.interpolate(x, (size, size), mode="bilinear", antialias=True)
 
@@ -179,5 +179,5 @@ def discriminator_loss(d_fake: Tensor, d_real: Tensor) -> Tensor:
 
 
 def generator_loss(d_fake: Tensor) -> Tensor:
-    """-mean(clamp(exp(D), 0.5, 2) D) (Equation (22)): the clamped ratio weighs each pair and is a constant for the gradient."""
+    """-mean(clamp(exp(D), 0.5, 2) D) (Equation (22)); the clamped ratio is a weight of each pair, without gradient."""
     return -(d_fake.exp().clamp(0.5, 2).detach() * d_fake).mean()

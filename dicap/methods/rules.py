@@ -1,8 +1,8 @@
-"""How teacher scores become pseudo-labels: the rules of the compared methods as pure functions (docs/methods.md 4).
+"""The pseudo-label rules of the compared methods as pure functions of teacher scores (docs/methods.md 4).
 
-Scores p are (N, C) of the unlabelled images, p_l and y those of the labelled ones; labels are int8: 1, 0, or -1 for an entry
-that does not train. Entries of y below 0 are unknown and count nowhere. No rule ever gives a positive to a class that has no
-labelled positive: such a class is guarded, because nothing but noise ranks its scores.
+p are scores (N, C) of the unlabelled images, p_l scores and y labels (N_l, C) of the labelled images. Pseudo-labels are int8: 1,
+0, or -1 for an entry that is not used in training. Entries of y below 0 are unknown and ignored. No rule gives a positive to a
+class without a labelled positive: this class is guarded, because its scores rank images by noise alone.
 """
 
 import math
@@ -17,20 +17,20 @@ PUBLISHED_K = {"voc2007": 2, "voc2012": 2, "coco2014": 3, "coco2017": 3, "nuswid
 
 
 def seen(y: Tensor) -> Tensor:
-    """Classes with a labelled positive, (C,) bool, of labels (N_l, C)."""
+    """Whether each class has a labelled positive, (C,) bool, from labels (N_l, C)."""
     return (y > 0).any(0)
 
 
 def masked(label: Tensor, active: Tensor) -> Tensor:
-    """Labels (N, C) with -1 in the columns of classes that are not `active` (C,)."""
+    """Labels (N, C) with -1 in the columns of inactive classes; `active` is (C,) bool."""
     return torch.where(active, label, torch.full_like(label, -1))
 
 
 def default_k(y: Tensor, dataset: str) -> int:
-    """k of Top-k: the published table, elsewhere max(1, rounded mean number of labels of an image) (docs/methods.md 4.4)."""
+    """k of Top-k: the published table, else max(1, rounded mean number of labels per image) (docs/methods.md 4.4)."""
     if dataset in PUBLISHED_K:
         return PUBLISHED_K[dataset]
-    if (y < 0).any():  # the sum over classes of their share of positives among known entries
+    if (y < 0).any():  # the sum over classes of the share of positives among known entries
         return max(1, round(float(((y > 0).sum(0).double() / (y >= 0).sum(0).clamp_min(1)).sum())))
     return max(1, round(float(y.sum(1).double().mean())))
 
@@ -38,7 +38,7 @@ def default_k(y: Tensor, dataset: str) -> int:
 def top_k(p: Tensor, k: int, active: Tensor) -> Tensor:
     """1 for the k highest scores of each image, 0 for the others (Top-1, Top-k; docs/methods.md 4.4).
 
-    Equal scores are taken in the order of the classes. Classes that are not `active` (C,) neither take part nor train.
+    Ties go to the earlier class. Inactive classes are not ranked and get -1.
     """
     ranked = torch.where(active, p.double(), -torch.inf).argsort(dim=1, descending=True, stable=True)  # (N, C)
     label = torch.zeros(p.shape, dtype=torch.int8, device=p.device)
@@ -47,30 +47,30 @@ def top_k(p: Tensor, k: int, active: Tensor) -> Tensor:
 
 
 def fixed_threshold(p: Tensor, threshold: Tensor | float, active: Tensor) -> Tensor:
-    """1[p >= threshold], a number or one a class (C,) (IAT, D2L)."""
+    """1[p >= threshold]; the threshold is one number, or (C,) with one per class (IAT, D2L)."""
     return masked((p.double() >= threshold).to(torch.int8), active)
 
 
 def matched_threshold(p_l: Tensor, y: Tensor) -> float:
-    """The threshold at which the labelled scores (N_l, C) give as many positives as there are labels (IAT; docs/methods.md 4.4).
+    """The threshold that predicts as many positives on the labelled images as they have (IAT; docs/methods.md 4.4).
 
-    It is the m-th largest score for m positives; above every score if there is none.
+    With m labelled positives it is the m-th largest of the scores (N_l, C); without positives it is above every score.
     """
     m = int((y > 0).sum())
     return float(p_l[y >= 0].double().sort(descending=True).values[m - 1]) if m else float("inf")
 
 
 def quota(p: Tensor, y: Tensor, *, eta_pos: float = 1.0, eta_neg: float = 0.998) -> tuple[Tensor, Thresholds, Tensor]:
-    """CAP's rank rule: a class's share of pseudo-positives is that of its labelled ones (docs/methods.md 4.6, Equation (18)).
+    """CAP's rank rule: the share of pseudo-positives equals the share of labelled positives (docs/methods.md 4.6, Equation (18)).
 
-    The thresholds are those of `dicap.calibration.quota.quota_of`.
+    `dicap.calibration.quota.quota_of` computes the thresholds.
 
     Args:
-        p: (N, C) scores; y: (N_l, C) labels. A class whose known labels are all positive, others being unknown, has a quota
-            of 0 and is left out. The published code takes index -1 there, which makes every image positive.
+        p: (N, C) scores; y: (N_l, C) labels. A class with a quota of 0 is left out. The published code takes index -1 there,
+            which makes every image positive.
 
     Returns:
-        labels (N, C) int8; the thresholds between which entries do not train; the number of guarded classes, ().
+        labels (N, C) int8; thresholds: entries between tau_neg and tau_pos are not used; the number of guarded classes, ().
     """
     scores = p.cpu().numpy()
     quota = quota_of(scores, y.cpu().numpy(), eta_pos=eta_pos, eta_neg=eta_neg)
@@ -80,23 +80,23 @@ def quota(p: Tensor, y: Tensor, *, eta_pos: float = 1.0, eta_neg: float = 0.998)
 
 
 def thresholds_of(quota: Quota, device: torch.device | None = None) -> Thresholds:
-    """A quota's thresholds; classes without one are left out."""
+    """A quota's thresholds as `Thresholds`; classes with a quota of 0 are inactive."""
     _, tau_pos, tau_neg, n_pos, n_neg, active = (torch.from_numpy(part).to(device) for part in quota)
-    # What is written down stays within [0, 1]: no score is above 1, none below 0.
+    # Infinite thresholds are recorded as 0 and 1, which changes nothing: all scores are in [0, 1].
     return Thresholds(tau_pos.clamp(0, 1), tau_neg.clamp(0, 1), n_pos, n_neg, torch.zeros_like(active), active)
 
 
 def metric_thresholds(p_l: Tensor, y: Tensor, *, beta: float = 0.5, steps: int = 100) -> tuple[Thresholds, Tensor]:
-    """D2L's metric-adaptive thresholds: per class that of 0.00, 0.01 ... 0.99 with the best F-beta, the first of equals.
+    """D2L's metric-adaptive thresholds: per class the first of 0.00, 0.01 ... 0.99 with the best F-beta.
 
-    F-beta is D2L's (1 + b^2) P R / (b P + R); the usual one has b^2 below (docs/methods.md 4.9). A class without labelled
-    positives is left out: the published code's threshold of 0 makes every image positive.
+    F-beta is D2L's (1 + b^2) P R / (b P + R); the standard denominator is b^2 P + R (docs/methods.md 4.9). A class without
+    labelled positives is left out; the published code's threshold of 0 makes every image positive.
 
     Args:
         p_l: (N_l, C) scores of the labelled images; y: (N_l, C) labels.
 
     Returns:
-        thresholds with tau_pos = tau_neg = (C,); the number of guarded classes, ().
+        thresholds with tau_pos = tau_neg; the number of guarded classes, ().
     """
     p_l, positive = p_l.double(), y > 0
     n_pos, n_neg = positive.sum(0), (y == 0).sum(0)
@@ -106,18 +106,18 @@ def metric_thresholds(p_l: Tensor, y: Tensor, *, beta: float = 0.5, steps: int =
         chosen = (p_l >= threshold) & (y >= 0)
         hits = (chosen & positive).sum(0).double()
         precision, recall = hits / chosen.sum(0).clamp_min(1), hits / n_pos.clamp_min(1)
-        below = beta * precision + recall
-        f_beta = (1 + beta**2) * precision * recall / below.clamp_min(1e-300)
-        scores.append(torch.where(below > 0, f_beta, torch.zeros_like(below)))
+        denominator = beta * precision + recall
+        f_beta = (1 + beta**2) * precision * recall / denominator.clamp_min(1e-300)
+        scores.append(torch.where(denominator > 0, f_beta, torch.zeros_like(denominator)))
     score = torch.stack(scores)  # (100, C)
-    tau = grid[score.argmax(0)]  # the first of equals
+    tau = grid[score.argmax(0)]  # argmax takes the first of ties
     guarded = n_pos == 0
     tau = torch.where(guarded, math.nextafter(1, 2), tau)  # above every score
     return Thresholds(tau, tau, n_pos, n_neg, torch.zeros_like(guarded), ~guarded), guarded.sum()
 
 
 def hard_negatives(cosine: Tensor, label: Tensor, ratio: float) -> Tensor:
-    """BBAM's negative sampling: per class all positives, and `ratio` times as many negatives, the hardest (docs/methods.md 4.8).
+    """BBAM's negative sampling: all positives of a class and its `ratio` times as many hardest negatives (docs/methods.md 4.8).
 
     Args:
         cosine: (N, C) similarity of each image to each class's prototype; label: (N, C) 1, 0 or -1.
@@ -125,8 +125,8 @@ def hard_negatives(cosine: Tensor, label: Tensor, ratio: float) -> Tensor:
     Returns:
         (N, C) bool, false for -1. A class without positives has no prototype and keeps all its negatives.
 
-    This differs from the published code on purpose, in 170 of 60,000 entries of a comparison: there the masked entries, which
-    are -1, are added up with the positives' 1, so that each lowers the number of positives, and `ratio` negatives are missing.
+    This differs from the published code on purpose, in 170 of 60,000 entries of a comparison. The published code sums the labels
+    1 of positives and -1 of masked entries, so each masked entry lowers the count of positives and loses `ratio` negatives.
     """
     positive, negative = label == 1, label == 0
     count = (ratio * positive.sum(0).double()).long()  # (C,)
@@ -137,10 +137,10 @@ def hard_negatives(cosine: Tensor, label: Tensor, ratio: float) -> Tensor:
 
 
 def closest(distance: Tensor, free: Tensor, count: int) -> Tensor:
-    """DRML's selection: the `count` free images of the smallest distance (docs/methods.md 4.5).
+    """DRML's selection: the `count` images with the smallest distance (docs/methods.md 4.5).
 
     Args:
-        distance: (N,); free: (N,) bool, images that may be chosen.
+        distance: (N,); free: (N,) bool, the images to choose from.
 
     Returns:
         (N,) bool.

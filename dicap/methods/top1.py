@@ -1,4 +1,4 @@
-"""Top-1: per image the highest class is positive, all others negative (docs/methods.md 4.4)."""
+"""Top-1: in each image the class with the highest score is positive, all other classes negative (docs/methods.md 4.4)."""
 
 from torch import Tensor
 
@@ -9,5 +9,5 @@ class Top1(Topk):
     """CAP's two stages with the rule of single-label learning."""
 
     def k(self, y: Tensor) -> int:
-        """One positive an image."""
+        """One positive per image."""
         return 1

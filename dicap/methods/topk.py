@@ -1,4 +1,4 @@
-"""Top-k: per image the k highest classes are positive, all others negative (docs/methods.md 4.4)."""
+"""Top-k: in each image the k classes with the highest scores are positive, all other classes negative (docs/methods.md 4.4)."""
 
 from torch import Tensor
 
@@ -7,7 +7,7 @@ from dicap.methods.base import Method, Refresh, Roles, Teacher, hard_mask
 
 
 class Topk(Method):
-    """CAP's two stages with a rule that looks at one image at a time."""
+    """CAP's two stages with a rule per image."""
 
     def refresh(self, teacher: Teacher, roles: Roles) -> Refresh:
         """Pseudo-labels from the teacher's scores of D_u; classes without a labelled positive are left out."""
@@ -18,6 +18,6 @@ class Topk(Method):
         return Refresh(hard_mask(p, label), guarded=(~active).sum())
 
     def k(self, y: Tensor) -> int:
-        """Positives an image, given the labels (N_l, C)."""
+        """Number of positives per image, from the labels (N_l, C)."""
         k = self.settings.topk.k
         return rules.default_k(y, self.settings.dataset) if k == "auto" else k

@@ -1,1 +1,1 @@
-"""What scores and answers are worth. Pure functions."""
+"""Metrics of scores and answers. Pure functions."""

@@ -18,12 +18,12 @@ NORMALIZATION = {
 
 
 class Network(nn.Module):
-    """Backbone and head. Preprocessing is inside, so a model needs nothing but the resized pixels.
+    """Backbone and head. The network normalises its inputs, so a saved model takes resized pixels directly.
 
     Attributes:
-        memory_format: of the pixels that the backbone is given.
-        tokens: what is made of a transformer's tokens (network.tokens).
-        grid: g, where the head learnt from feature maps pooled to g x g positions (features.grid); None: from whole maps.
+        memory_format: memory format of the backbone's input.
+        tokens: how a transformer's tokens become a map (network.tokens).
+        grid: g, if the head takes feature maps pooled to g x g positions (features.grid); None: unpooled maps.
     """
 
     memory_format: torch.memory_format = torch.channels_last
@@ -36,7 +36,7 @@ class Network(nn.Module):
 
     def __init__(self, backbone: nn.Module, head: nn.Module, normalize: str) -> None:
         super().__init__()
-        name = "none" if isinstance(backbone, StoredBackbone) else normalize  # it is given no pixels
+        name = "none" if isinstance(backbone, StoredBackbone) else normalize  # a stored backbone gets no pixels
         used = own_normalization(backbone) if name == "auto" else NORMALIZATION[name]
         mean, std = (torch.tensor(values).view(1, 3, 1, 1) for values in used)
         self.register_buffer("mean", 255 * mean, persistent=False)
@@ -47,11 +47,11 @@ class Network(nn.Module):
     def features(self, images: Tensor) -> Tensor:
         """Images (B, 3, H, W), uint8 or 0..255 floats -> the feature map (B, D, h, w) that the head takes.
 
-        While a frozen backbone is put aside, the inputs are its feature maps already.
+        While the backbone is detached, the inputs are feature maps already.
         """
         if self.backbone is None:
             return images
-        # Bytes are put into order before they are normalised: a mean a channel costs three times as much in channels last.
+        # The bytes are made contiguous before normalisation: per-channel means take three times as long in channels last.
         pixels = (images.contiguous().float() - self.mean).mul_(self.scale)
         maps = feature_map(self.backbone, pixels.contiguous(memory_format=self.memory_format), self.tokens)
         return maps if self.grid is None else pooled(maps, self.grid)
@@ -68,32 +68,32 @@ def pooled(maps: Tensor, grid: int) -> Tensor:
 
 
 def detach_backbone(network: nn.Module, grid: int) -> None:
-    """Let the network take feature maps of its frozen backbone in place of images, in place; its parameters are the head's.
+    """Detach the frozen backbone, in place: the network takes feature maps instead of images, and only the head has parameters.
 
     Args:
-        grid: g; the maps are pooled to g x g positions, also once the backbone is attached again.
+        grid: g; maps are pooled to g x g positions, also after the backbone is attached again.
     """
     assert isinstance(network, Network)
     network.grid = grid
-    network.aside = [network.backbone]  # in a list: no submodule
+    network.aside = [network.backbone]  # a list, so that torch does not register the backbone as a submodule
     network.backbone = None  # type: ignore[assignment]
 
 
 def attach_backbone(network: nn.Module) -> None:
-    """Let the network take images again, where its backbone was detached. The head goes on to see pooled maps."""
+    """Undo `detach_backbone`: the network takes images again. The head still gets pooled maps."""
     if isinstance(network, Network) and network.backbone is None:
         (network.backbone,) = network.aside
 
 
 def hold_statistics(network: nn.Module) -> None:
-    """The backbone's BatchNorm normalises by its running statistics and leaves them as they are; scale and shift are trained."""
+    """Put the backbone's BatchNorm into eval mode: running statistics are used and do not change; scale and shift are trained."""
     for module in network.backbone.modules() if network.backbone is not None else ():  # type: ignore[union-attr, operator]
         if isinstance(module, nn.modules.batchnorm._BatchNorm):
             module.eval()
 
 
 def build_head(settings: Settings, channels: int, classes: int) -> nn.Module:
-    """The head that `settings.head` names, whose module alone is imported."""
+    """The head named by `settings.head`; only its module is imported."""
     if settings.head == "linear":
         from dicap.network.linear import LinearHead
 
@@ -112,12 +112,12 @@ def build_network(
     pretrained: bool = True,
     stored: StoredBackbone | None = None,
 ) -> Network:
-    """Backbone and head. Raises SettingsError as `create_backbone`.
+    """Backbone and head. Raises the SettingsErrors of `create_backbone`.
 
     Args:
-        make_head: from the channels of the feature map to a head.
-        pretrained: false when the weights are about to be replaced by a saved model's.
-        stored: stands for the frozen backbone where the network is only asked with feature maps.
+        make_head: makes a head for this number of feature-map channels.
+        pretrained: false if a saved model's weights will replace the initial weights.
+        stored: placeholder of the frozen backbone, for a network whose inputs are feature maps.
     """
     s = settings.network
     if stored is None:
@@ -125,7 +125,7 @@ def build_network(
         backbone, channels = create_backbone(settings.backbone, weights, s.stride, settings.image_size, s.tokens)
     else:
         backbone, channels = stored, stored.channels
-    # Channels last trains EfficientNet-Lite0 1.4 times and the small ResNet 1.3 times as fast on a CPU core, too.
+    # On a CPU core too, channels last trains EfficientNet-Lite0 1.4 times and the small ResNet 1.3 times as fast.
     network = kind(backbone, make_head(channels), s.normalize).to(memory_format=torch.channels_last)
     network.tokens = s.tokens
     return network

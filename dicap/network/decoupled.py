@@ -8,14 +8,13 @@ from torch import Tensor, nn
 
 from dicap.network import Network
 
-GRID = 2  # tiles a side
+GRID = 2  # tiles per side
 
 
 class DecoupledHeads(nn.Module):
-    """f1 whole / labels, f2 tiles / labels, f3 whole / pseudo-labels, f4 tiles / pseudo-labels; f3 and f4 only train.
+    """f1: whole images, labels. f2: tiles, labels. f3: whole images, pseudo-labels. f4: tiles, pseudo-labels.
 
-    Args:
-        make: a new head from a feature map to (logits, embeddings), called four times.
+    f3 and f4 are used in training only. `make` returns a new head from a feature map to (logits, embeddings).
     """
 
     def __init__(self, make: Callable[[], nn.Module]) -> None:
@@ -33,7 +32,7 @@ class DecoupledNetwork(Network):
         return self.look(images, cut_tiles(images))
 
     def look(self, images: Tensor, tiles: Tensor) -> tuple[Tensor, Tensor]:
-        """The same of images and their tiles (B, 4, 3, H, W), seen each in its own way."""
+        """As `forward`, but with given tiles (B, 4, 3, H, W), which may be other views than the images."""
         whole, z = self.head.f1(self.features(images))
         return (whole.float() + self.joint(self.tile_features(tiles), self.head.f2)) / 2, z
 
@@ -54,7 +53,7 @@ def joint_logits(logits: Tensor) -> Tensor:
 
 
 def cut_tiles(images: Tensor, grid: int = GRID) -> Tensor:
-    """Cut images (B, 3, H, W) into a grid and resize each tile to H x W (bilinear): (B, grid**2, 3, H, W) uint8."""
+    """Cut images (B, 3, H, W) into a grid of tiles, each resized to H x W (bilinear): (B, grid**2, 3, H, W) uint8."""
     height, width = images.shape[2:]
     edges_y = [height * i // grid for i in range(grid + 1)]
     edges_x = [width * i // grid for i in range(grid + 1)]

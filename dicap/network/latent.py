@@ -57,5 +57,5 @@ class LatentNetwork(Network):
 
 
 def sample(mean: Tensor, logvar: Tensor) -> Tensor:
-    """z = mean + exp(logvar / 2) * epsilon, (B, L); epsilon from torch's generator, which is seeded before every step."""
+    """z = mean + exp(logvar / 2) * epsilon, (B, L); epsilon is from torch's generator, which every step seeds."""
     return mean + torch.exp(0.5 * logvar) * torch.randn_like(mean)

@@ -6,13 +6,13 @@ from torch import Tensor, nn
 
 from dicap.scaling import Kind, scaling_of
 
-SMALLEST = 1e-8  # below the least half above 0, so that no feature of a bank changes; the root's gradient at 0 is infinite
+SMALLEST = 1e-8  # keeps the root's gradient finite at 0; smaller than any float16 above 0, so features of a bank do not change
 
 
 class Scaling(nn.Module):
-    """Pooled features as the head sees them: plain, standardised, or standardised signed roots of one length.
+    """Scales pooled features for the head: plain, standardised, or standardised signed roots normalised to one length.
 
-    Mean and deviation come from the training images (`fit_scaling`) and are part of a saved model.
+    Mean and standard deviation are fitted on the training images (`fit_scaling`) and are part of a saved model.
     """
 
     kind: Kind
@@ -42,7 +42,7 @@ def signed_root(x: Tensor) -> Tensor:
 
 
 def fit_scaling(network: nn.Module, x: NDArray) -> None:
-    """Scale as every `Scaling` in the network says, by pooled features (n, D) of training images; in place."""
+    """Fit every `Scaling` in the network on pooled features (n, D) of training images, in place."""
     for module in network.modules():
         if isinstance(module, Scaling) and module.kind != "plain":
             fitted = scaling_of(x, module.kind)
@@ -53,8 +53,8 @@ def fit_scaling(network: nn.Module, x: NDArray) -> None:
 class LinearHead(nn.Module):
     """Head from a feature map to logits and class-wise embeddings.
 
-    A linear head has no embedding per class of its own. Here z[c] is the pooled feature times the class's weights,
-    element by element, so that its sum (plus bias) is the logit (docs/methods.md 5.3).
+    A linear head has no class-wise embedding. Here z[c] is the element-wise product of the pooled feature and the class's
+    weights; the sum of z[c] plus the bias is the logit (docs/methods.md 5.3).
     """
 
     def __init__(self, channels: int, classes: int, scaling: Kind = "plain") -> None:

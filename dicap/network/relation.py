@@ -7,7 +7,7 @@ from dicap.network import Network
 
 
 class RelationHead(nn.Module):
-    """P, C1, C2 and R of the paper's code, and the linear classifier that a warm-up of the backbone trains.
+    """Projector P, classifiers C1 and C2, relation network R, and the linear classifier that the warm-up trains.
 
     Args:
         channels: D of the pooled features; classes: C.
@@ -33,7 +33,7 @@ class RelationHead(nn.Module):
         return self.relation((f1.unsqueeze(2) * f2.unsqueeze(1)).flatten(1)).float()
 
     def logits(self, x: Tensor) -> Tensor:
-        """Pooled features (B, D) -> the method's answer (B, C): R's, or before the main stage the linear classifier's."""
+        """Pooled features (B, D) -> logits (B, C): of R, or before the main stage of the linear classifier."""
         return torch.where(self.relational, self.relate(*self.classify(x)), self.linear(x).float())
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,7 +1,7 @@
-"""Everything the report draws, read once: the artifacts of a run as small frames, and what is missing.
+"""The data of the report: the artifacts of a run, read once into small data frames.
 
-The pseudo-labels of a large data set hold hundreds of millions of entries; only those of the last epoch are read, one row group
-at a time, and only their histogram is kept.
+The pseudo-labels of a large data set have hundreds of millions of entries. Only the last epoch is read, and only a histogram is
+kept.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dicap.metrics.ledger import TERMS
 from dicap.metrics.operating_point import bin_of, reliability
 
 STAGES = ("warmup", "train", "finetune")
-WEIGHT_BINS = 20  # of the histograms drawn here; the rates keep the bins of the run
+WEIGHT_BINS = 20  # bins of the histograms; the correctness rates keep the run's bins
 # Columns of history.csv that the figures read; a method without such a quantity leaves its column out.
 HISTORY = [
     *(*files.HISTORY, "curve_error", "precision_pos", "precision_neg", "weight_pos", "weight_pos_sd", "weight_neg"),
@@ -32,17 +32,17 @@ HISTORY = [
 
 @dataclass(frozen=True)
 class Evidence:
-    """A run as frames. A frame of something the run did not produce is empty; `metrics` is {} then.
+    """A run as data frames. Frames of missing artifacts are empty.
 
     history: one row per epoch of warmup, train, finetune in this order; columns `stage`, `position` (1, 2, ... over all
-    stages) and HISTORY, absent ones NaN.
+    stages) and HISTORY; missing columns are NaN.
     weights: of the last epoch; bin, left, right, n_pos, n_neg, r_pos, r_neg, optimal_r_pos, optimal_n, epoch.
     thresholds: of the last epoch; class, tau_pos, tau_neg, n_pos, n_neg, crossed, epoch.
-    weight_histogram: label (1 or 0), bin, left, right, n: how the weights of confident entries are spread at the last epoch.
-    roles: number of images a role.
-    per_class: the columns of `dicap.evaluation.evaluate.by_class` that were written and n_train_labelled, shares in percent, in
+    weight_histogram: label (1 or 0), bin, left, right, n: histogram of the weights of confident entries at the last epoch.
+    roles: number of images per role.
+    per_class: columns of `dicap.evaluation.evaluate.by_class` and n_train_labelled; shares are in percent; one row per class, in
     the order of the classes.
-    reliability: of the scores of all (test image, class) entries (`dicap.metrics.operating_point.reliability`).
+    reliability: `dicap.metrics.operating_point.reliability` of the scores of all (test image, class) entries.
     """
 
     history: pd.DataFrame
@@ -56,7 +56,7 @@ class Evidence:
 
     @property
     def has_epochs(self) -> bool:
-        """Whether any stage was trained for more than one epoch, so that there is a way to draw."""
+        """Whether a stage was trained for more than one epoch, so that there are curves over epochs."""
         return len(self.history) > self.history["stage"].nunique()
 
     def of_stage(self, stage: str) -> pd.DataFrame:
@@ -65,21 +65,21 @@ class Evidence:
 
     @property
     def has_truth(self) -> bool:
-        """Whether hidden labels were at hand when the curves were written."""
+        """Whether the curves were recorded with true rates from hidden labels."""
         return not self.weights.empty and bool(self.weights["optimal_r_pos"].notna().any())
 
 
 def gather(artifacts: Path) -> Evidence:
     """Read the artifacts folder of a run.
 
-    Raises DataError naming the file that is missing or cannot be read; evaluation's files are required, all else is optional.
+    Raises DataError for a missing or damaged file. The files of evaluate/ are required, all others are optional.
     """
     artifacts = Path(artifacts)
     evaluate = artifacts / "evaluate"
     metrics = read_json(evaluate / "details.json")
     per_class = read_csv(evaluate / "per_class.csv", "class", "n_pos", "n_train_labelled", "ap", "chance")
     shares = per_class.columns.isin(["ap", "chance", "precision", "recall"])
-    per_class.loc[:, shares] *= 100  # as fractions in the file, in percent wherever people read them
+    per_class.loc[:, shares] *= 100  # fractions in the file, percent in the report
     source, weights, history = artifacts / "train", pd.DataFrame(), _history(artifacts)
     thresholds = by_weight = weights
     if epochs := files.epochs(source, "pseudo_labels"):
@@ -100,9 +100,9 @@ def gather(artifacts: Path) -> Evidence:
 
 
 def histogram_of_record(path: Path) -> tuple[pd.DataFrame, dict[int, int]]:
-    """How the weights of an epoch's confident entries are spread, and the number of entries by label (1, 0, -1).
+    """A histogram of the weights of an epoch's confident entries, and the number of entries by label (1, 0, -1).
 
-    The frame has columns label (1 or 0), bin, left, right, n; bins are half open, the last one closed.
+    The frame has columns label (1 or 0), bin, left, right, n; bins are half open, the last bin is closed.
     """
     _, _, label, weight = files.read_pseudo_labels(path)
     index, bins = bin_of(weight, WEIGHT_BINS), np.arange(WEIGHT_BINS)  # (n, C), (B,)
@@ -112,7 +112,7 @@ def histogram_of_record(path: Path) -> tuple[pd.DataFrame, dict[int, int]]:
 
 
 def read_curves(folder: Path) -> pd.DataFrame:
-    """All epochs of a `weights` folder, the columns as in Evidence. Raises DataError if it holds none."""
+    """All epochs of a `weights` folder, with the columns of `Evidence.weights`. Raises DataError if it has no epochs."""
     if not files.epochs(folder.parent, folder.name):
         raise DataError(f"{folder}: holds no epochs; dvc repro train writes them")
     return _frames(folder.parent, folder.name)
@@ -135,7 +135,7 @@ def _frames(stage: Path, kind: str, last: int = 0) -> pd.DataFrame:
     parts = []
     for epoch in files.epochs(stage, kind)[-last:]:
         frame = read_parquet(files.epoch_file(stage, kind, epoch)).to_pandas()
-        # A column of nulls only would come back as objects in one epoch and numbers in the next.
+        # A column of nulls only would have type object in one epoch and float in the next.
         parts.append(frame.astype({name: float for name in frame if str(name).startswith("optimal")}))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
@@ -146,4 +146,4 @@ def _reliability(path: Path) -> list[dict[str, float]]:
         return []
     table = read_parquet(path, ["score", "label"])
     score, label = (matrix(table[name]) for name in ("score", "label"))  # (n, C) each
-    return reliability(np.where(label < 0, np.nan, score), label, bins=20)  # of unknown entries nothing can be said
+    return reliability(np.where(label < 0, np.nan, score), label, bins=20)  # unknown entries do not count

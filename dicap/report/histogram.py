@@ -1,4 +1,4 @@
-"""One epoch of a Parquet artifact as bars in a terminal: correctness by confidence, or the weights of pseudo-labels."""
+"""Text histograms of one epoch for the terminal: correctness by confidence, or the weights of pseudo-labels."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from dicap.report.evidence import histogram_of_record
 
 KINDS = ("weights", "pseudo_labels")
 LABELS = {1: "positive", 0: "negative", -1: "uncertain"}
-NARROWEST = 40  # columns: below this the numbers alone fill the line
+NARROWEST = 40  # minimum width in columns
 
-Bar = tuple[str, float, str]  # name, length in [0, 1], the numbers it stands for
+Bar = tuple[str, float, str]  # name, length in [0, 1], text with the numbers
 
 
 def lines(bars: Sequence[Bar], width: int) -> list[str]:
-    """One line of at most `width` columns a bar: its name, the bar, its numbers.
+    """One line of at most `width` columns per bar: its name, the bar, its numbers.
 
-    What is above zero shows at least one character of bar.
+    A length above zero has at least one character.
     """
     names, numbers = max(len(bar[0]) for bar in bars), max(len(bar[2]) for bar in bars)
     room = max(4, max(width, NARROWEST) - names - numbers - 3)
@@ -29,23 +29,23 @@ def lines(bars: Sequence[Bar], width: int) -> list[str]:
 
 
 def open_histogram(folder: Path, epoch: int | None = None) -> tuple[str, list[Bar]]:
-    """Title and bars of an epoch, counted from 1, the last one by default, of a `folder` weights or pseudo_labels.
+    """Title and bars of an epoch of a folder `weights` or `pseudo_labels`. Epochs count from 1; default: the last epoch.
 
-    Raises DataError in one line if it is no such folder, or has no such epoch.
+    Raises DataError if it is another folder or does not have this epoch.
     """
     epochs = files.epochs(folder.parent, folder.name)
     if folder.name not in KINDS or not epochs:
         raise DataError(f"{folder}: holds no epochs of {' or '.join(KINDS)}; give such a folder, as artifacts/train/weights")
     epoch = epochs[-1] + 1 if epoch is None else epoch
     if epoch - 1 not in epochs:
-        raise DataError(f"{folder}: epoch {epoch} is not there; it has {epochs[0] + 1} to {epochs[-1] + 1}")
+        raise DataError(f"{folder}: has no epoch {epoch}; it has epochs {epochs[0] + 1} to {epochs[-1] + 1}")
     path = files.epoch_file(folder.parent, folder.name, epoch - 1)
     title = f"{folder}, epoch {epoch} of {epochs[-1] + 1}"
     if folder.name == "weights":
         bars = []
         for row in read_parquet(path).to_pandas().to_dict("records"):
             entries = int(row["n_pos"] + row["n_neg"])
-            # Where nothing was counted there is no bar: the rate was filled in from elsewhere (calibration.empty_bin).
+            # No bar for an empty bin, because its rate was only filled in (calibration.empty_bin).
             rate, words = (row["r_pos"], f"{row['r_pos']:.3f}") if entries else (0.0, "-")
             optimal = f", optimal {row['optimal_r_pos']:.3f}" if row["optimal_r_pos"] == row["optimal_r_pos"] else ""
             bars.append((f"{row['left']:.2f}-{row['right']:.2f}", rate, f"{words} of {entries:,}{optimal}"))

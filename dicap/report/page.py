@@ -1,4 +1,4 @@
-"""One self-contained HTML page about a run, its figures as SVG files and its numbers as CSV files in the same folder."""
+"""The report of a run: one self-contained HTML page, with its figures as SVG files and its curve as a CSV file next to it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PRECISION = {"precision_pos": "positive labels", "precision_neg": "negative labe
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure of the page. `name` is its file's name."""
+    """A figure of the page. `name` is the name of its file."""
 
     name: str
     title: str
@@ -43,7 +43,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page. `note` says why there are no drawings, where there are none."""
+    """A section of the page. `note` is the explanation to show if there are no drawings."""
 
     name: str
     title: str
@@ -61,14 +61,13 @@ def build_report(
     """Write index.html, figures/*.svg, curve.csv and settings.json to `out` from the artifacts of a run; return the page's path.
 
     Args:
-        artifacts: folder with warmup/, train/, finetune/, evaluate/; evaluate/ is
-            required, the rest is drawn where it is there.
+        artifacts: folder with evaluate/ (required) and warmup/, train/, finetune/ (optional).
         settings: the resolved settings, nested as in params.yaml.
-        out: a folder that is replaced as a whole, or left as it was if anything fails.
-        unread: settings that concern other methods and stages, by dotted key; the page leaves them out.
+        out: a folder that is replaced as a whole; it is unchanged if anything fails.
+        unread: settings that do not affect this run, by dotted key; the page leaves them out.
 
     The bytes depend only on the arguments: no date, no machine, no random ids.
-    Raises DataError naming the file that is missing or damaged.
+    Raises DataError for a missing or damaged file.
     """
     run = evidence.gather(artifacts)
     with replacing_folder(Path(out)) as folder:
@@ -111,7 +110,7 @@ def build_report(
 
 
 def sections_of(run: Evidence, settings: dict[str, Any]) -> list[Section]:
-    """The page's parts in reading order, each with its drawings or with the reason for having none."""
+    """The sections of the page in reading order, each with its drawings, or with the reason why there are none."""
     facts = METHODS[settings["method"]]
     none = "This run has none: {}" + f" by {facts.title}, or the stage has not run."
     if not facts.unlabelled:
@@ -125,11 +124,11 @@ def sections_of(run: Evidence, settings: dict[str, Any]) -> list[Section]:
         Section("pseudo_labels", "Pseudo-labels", [*_pseudo_labels(run)], none.format("no pseudo-labels are made")),
         Section("result", "Test images", [*_result(run)], "There is no predictions.parquet to draw."),
     ]
-    return parts if run.history.empty or run.has_epochs else parts[1:]  # a head that was solved has no way there to draw
+    return parts if run.history.empty or run.has_epochs else parts[1:]  # a solved head has no curves over epochs
 
 
 def class_rows(run: Evidence) -> list[dict[str, Any]]:
-    """One row per class for the table, best first: average precision, support, what a yes is worth, the last thresholds."""
+    """One row per class for the table, highest AP first: AP, support, precision and recall of yes, the last thresholds."""
     frame = run.per_class.sort_values(["ap", "class"], ascending=[False, True], kind="stable")
     bands: dict[Any, Any] = {}
     if len(run.thresholds):
@@ -137,7 +136,7 @@ def class_rows(run: Evidence) -> list[dict[str, Any]]:
     rows = []
     for row in frame.to_dict("records"):
         band = bands.get(row["class"], {})
-        untested = {} if row["n_pos"] else {"ap": None}  # an AP of 0 would say that it was tested
+        untested = {} if row["n_pos"] else {"ap": None}  # an AP of 0 would look like a test result
         rows.append({str(key): None if pd.isna(value) else value for key, value in (row | band | untested).items()})
     return rows
 
@@ -155,7 +154,7 @@ def setting_groups(settings: dict[str, Any], unread: Collection[str] = ()) -> di
 def _learning(run: Evidence) -> Iterator[Drawing]:
     history = run.history
     if history[["map_raw", "map_ema"]].notna().any(axis=None):
-        caption = "Mean average precision on the test images after each epoch; it selects nothing."
+        caption = "Mean average precision on the test images after each epoch; no epoch is selected by it."
         yield Drawing("scores", "mAP by epoch", caption, lambda: learning.scores(history))
     losses = history[["loss", "loss_sup", "loss_pseudo", "loss_con"]]
     if (losses.fillna(0) > 0).any(axis=None):
@@ -163,19 +162,20 @@ def _learning(run: Evidence) -> Iterator[Drawing]:
         yield Drawing("losses", "Losses by epoch", caption, lambda: learning.losses(history))
     if history[[f"grad_{term}" for term in ledger.TERMS]].notna().any(axis=None):
         caption = "Norm of each term's gradient on the first batch of each epoch, as a share of their sum; dotted, 1 %. "
-        caption += " ".join(_what_acts(run))
-        yield Drawing("gradients", "What acts", caption, lambda: learning.gradients(history))
+        caption += " ".join(_gradient_shares(run))
+        yield Drawing("gradients", "Gradient shares", caption, lambda: learning.gradients(history))
 
 
-def _what_acts(run: Evidence) -> Iterator[str]:
-    """A sentence a stage: the mean shares of its terms, and which of them hardly act."""
+def _gradient_shares(run: Evidence) -> Iterator[str]:
+    """Sentences per stage: the mean gradient shares of its loss terms, and the terms with hardly any effect."""
     for stage, name in STAGE_NAMES.items():
         rows: list[Any] = run.of_stage(stage).to_dict("records")
         shares = pd.DataFrame(map(ledger.shares, rows)).mean()
         if len(shares):
             parts = [f"{ledger.TERMS[str(term)]} {ledger.percent(share)}" for term, share in shares.items()]
             yield f"{name}: {', '.join(parts)}."
-            yield from (f"{ledger.TERMS[str(term)].capitalize()} hardly acts." for term in shares.index[shares < ledger.HARDLY])
+            idle = shares.index[shares < ledger.HARDLY]
+            yield from (f"{ledger.TERMS[str(term)].capitalize()} has hardly any effect." for term in idle)
 
 
 def _calibration(run: Evidence, settings: dict[str, Any]) -> Iterator[Drawing]:
@@ -184,11 +184,11 @@ def _calibration(run: Evidence, settings: dict[str, Any]) -> Iterator[Drawing]:
         return
     epoch, entries = int(weights["epoch"].iloc[0]), int((weights["n_pos"] + weights["n_neg"]).sum())
     held_out = holds_out(settings["method"], settings["protocol"])
-    counted = " of the estimation set" if held_out else ", each scored by a head that never saw its image,"
-    caption = f"Share of positives among {entries:,} labelled entries{counted} at each confidence"
+    source = " of the estimation set" if held_out else ", each scored by a head that never saw its image,"
+    caption = f"Share of positives among {entries:,} labelled entries{source} at each confidence"
     caption += f", epoch {epoch}" if run.has_epochs else ""
-    caption += "; dashed, the same on the unlabelled images by their hidden labels" if run.has_truth else ""
-    caption += "; no dot where no entry was counted."
+    caption += "; dashed: on the unlabelled images by their hidden labels" if run.has_truth else ""
+    caption += "; bins without entries have no dot."
     yield Drawing("curve", "Estimated correctness", caption, lambda: calibration.correctness(weights))
     history = run.of_stage("train")
     if len(history) > 1 and history["curve_error"].notna().any():
@@ -201,7 +201,7 @@ def _pseudo_labels(run: Evidence) -> Iterator[Drawing]:
     if weights.empty:
         return
     if len(history) > 1:
-        caption = "How the entries (image, class) of the unlabelled images divide at each epoch."
+        caption = "Shares of positive, negative and uncertain entries (image, class) of the unlabelled images per epoch."
         yield Drawing(
             "shares", "Confident and uncertain", caption, lambda: learning.by_epoch(history, SHARES, "share of entries")
         )
@@ -214,7 +214,7 @@ def _pseudo_labels(run: Evidence) -> Iterator[Drawing]:
         caption += f" On average a positive weighs {mean:.2f} (standard deviation {sd:.2f}), a negative {negative:.2f}."
     yield Drawing("weights", "Weights", caption, lambda: calibration.weights(weights))
     if len(history) > 1 and history[[*PRECISION]].notna().any(axis=None):
-        caption = "Share of confident entries whose pseudo-label is the hidden true label."
+        caption = "Share of confident entries with a right pseudo-label, by hidden labels."
         yield Drawing("precision", "Precision by epoch", caption, lambda: learning.by_epoch(history, PRECISION, "share right"))
 
 
@@ -225,18 +225,18 @@ def _result(run: Evidence) -> Iterator[Drawing]:
         caption = f"How often the final scores are right on the test images; expected calibration error {error:.3f}."
         yield Drawing("reliability", "Reliability of the scores", caption, lambda: calibration.reliability(bins))
     if not tenths.empty:  # of a model with a correctness curve
-        caption = "How often a decision is right, by the chance that the model states for it"
-        caption += f": {run.metrics['decided']:.0%} of the test entries are decided,"
-        caption += _worth(run.metrics)
+        caption = "Share of right decisions by the chance that the model states"
+        caption += f": {run.metrics['decided']:.0%} of the test entries are decided;"
+        caption += _right_shares(run.metrics)
         axes = ("stated chance of being right", "share right")
         yield Drawing("chance", "Chance of being right", caption, lambda: calibration.reliability(tenths, *axes))
 
 
-def _worth(metrics: dict[str, Any]) -> str:
-    """What the decisions are worth, each kind apart, beside a constant answer."""
+def _right_shares(metrics: dict[str, Any]) -> str:
+    """The shares of right yes and right no in words, and of the best constant answer for comparison."""
     if metrics.get("yes_right") is None:
-        return f" none of them a yes; always saying no is right in {metrics['constant_right']:.1%} of the entries."
+        return f" no decision is a yes; always saying no is right in {metrics['constant_right']:.1%} of the entries."
     return (
-        f" {metrics['yes_right']:.1%} of the yes and {metrics['no_right'] or 0:.1%} of the no rightly; "
+        f" {metrics['yes_right']:.1%} of the yes and {metrics['no_right'] or 0:.1%} of the no are right; "
         f"always saying {metrics['constant']} is right in {metrics['constant_right']:.1%} of the entries."
     )

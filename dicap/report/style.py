@@ -1,8 +1,7 @@
-"""One hand for every figure: colours, sizes, and how a Figure becomes SVG text.
+"""The common style of all figures: colours, sizes, and the conversion of a Figure into SVG text.
 
-The colours are Okabe and Ito's eight, distinguishable with every kind of colour vision; each figure repeats what a
-colour says by a marker, a dash or a label. Drawings are `Figure` objects: pyplot, with its global list of figures, is
-never imported.
+The colours are the eight of Okabe and Ito, which are distinguishable with every kind of colour vision. Every figure also tells
+lines apart by markers, dashes or labels. Figures are `Figure` objects; pyplot, with its global state, is never imported.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ SKY, PURPLE, GREY = "#56b4e9", "#cc79a7", "#8a949e"
 
 
 def look(colour: str, dash: str, marker: str) -> dict[str, Any]:
-    """How a line looks, as `plot` takes it: by colour, dash and marker at once it is told apart in print and on a screen."""
+    """Keyword arguments of `plot` for a line with its own colour, dash and marker, distinguishable in print too."""
     return {"color": colour, "linestyle": dash, "marker": marker}
 
 
@@ -37,10 +36,10 @@ LINES = (
     look(PURPLE, "-", "v"), look(SKY, "--", "P"), look(INK, "-.", "X"), look(GREY, ":", "*"),
 )  # fmt: skip
 
-WIDTH, HEIGHT = 5.0, 3.3  # inches: two side by side on a desktop, one across a phone, text of 9 points in both
+WIDTH, HEIGHT = 5.0, 3.3  # inches: two figures fit side by side on a desktop, one on a phone, with 9-point text
 
 _RC: dict[Any, Any] = {
-    "svg.fonttype": "none",  # text stays text: it can be searched, and takes the reader's font
+    "svg.fonttype": "none",  # text stays searchable and uses the reader's font
     "svg.hashsalt": "dicap",  # the ids of clip paths would otherwise be random
     "pdf.fonttype": 42,
     "font.family": "DejaVu Sans",  # bundled with matplotlib, so the layout is the same on every machine
@@ -69,32 +68,32 @@ _STACK = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial,
 
 @contextmanager
 def house_style() -> Iterator[None]:
-    """Draw and save inside this block: the settings above hold within it and nothing of them stays behind."""
+    """A block with the settings above; draw and save figures inside it. Afterwards matplotlib's own settings are restored."""
     with matplotlib.rc_context(_RC), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # of names: the reader's fonts have them
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # in class names; the reader's fonts have them
         yield
 
 
 def canvas(height: float = HEIGHT, width: float = WIDTH) -> Figure:
-    """An empty figure of the house's width, `height` inches high."""
+    """An empty figure; sizes in inches."""
     return Figure(figsize=(width, height), layout="constrained")
 
 
 def axes(height: float = HEIGHT, width: float = WIDTH) -> tuple[Figure, Axes]:
-    """A figure, see `canvas`, with one pair of axes."""
+    """A figure (see `canvas`) with one set of axes."""
     figure = canvas(height, width)
     return figure, figure.add_subplot()
 
 
 def legend_above(ax: Axes, columns: int = 4, **options) -> None:
-    """Put the legend over the axes, left aligned, so that it never covers data."""
+    """Put the legend above the axes, left-aligned, so that it never covers data."""
     ax.legend(loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=columns, **options)
 
 
 def to_svg(figure: Figure) -> str:
-    """The figure as a standalone SVG document on white, the same bytes for the same drawing.
+    """The figure as a standalone SVG document on white; equal drawings give equal bytes.
 
-    The document type, the metadata and matplotlib's address in it are dropped: the file names nothing outside itself.
+    Document type and metadata are removed, so that the file contains no external address.
     """
     stream = io.StringIO()
     figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None})

@@ -1,4 +1,4 @@
-"""The settings of an experiment: what there is (`schema`), where values come from (`resolve`), what fits together (`checks`)."""
+"""The settings of an experiment: their schema (`schema`), reading and merging (`resolve`), contradictions (`checks`)."""
 
 from dicap.settings.fields import Section as Section
 from dicap.settings.resolve import Resolved as Resolved

@@ -1,6 +1,6 @@
-"""How many labelled images a step holds: the published numbers grow with the labelled share of the data (docs/methods.md 2.8).
+"""The number of labelled images per step. As published it grows with the labelled share of the data (docs/methods.md 2.8).
 
-`share`: labelled images over all training images.
+`share`: number of labelled images / number of training images.
 """
 
 from dicap.settings.schema import Settings
@@ -12,13 +12,13 @@ def warmup_batch(s: Settings, share: float) -> int:
 
 
 def labelled_batch(s: Settings, share: float) -> int:
-    """Labelled images of a main step; auto: 4/8/12/16 of 64 at 5/10/15/20 %, never more than half."""
+    """Labelled images of a main step; auto: 4/8/12/16 of 64 at 5/10/15/20 %, at most half."""
     size, batch = s.train.batch_labelled, s.train.batch_size
     return min(max(round(1.25 * share * batch), 1), batch // 2) if size == "auto" else size
 
 
 def pclp_batch(s: Settings) -> tuple[int, int]:
-    """Images of a step of PCLP's main stage, and the labelled ones of them; auto: a quarter (docs/methods.md 4.7)."""
+    """Images and labelled images of a step of PCLP's main stage; auto: a quarter is labelled (docs/methods.md 4.7)."""
     size = s.train.batch_size if s.pclp.batch_size == "auto" else s.pclp.batch_size
     labelled = s.train.batch_labelled if s.pclp.batch_labelled == "auto" else s.pclp.batch_labelled
     return size, max(1, size // 4) if labelled == "auto" else labelled

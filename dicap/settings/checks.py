@@ -1,4 +1,4 @@
-"""Settings that are fine alone and make no sense together: contradictions, which are refused, and warnings."""
+"""Checks of settings that are valid alone but not together: contradictions, which are refused, and warnings."""
 
 from collections.abc import Iterator
 from functools import reduce
@@ -14,13 +14,13 @@ from dicap.settings.schema import Settings
 
 
 def contradictions(s: Settings, origins: dict[str, str]) -> Iterator[str]:
-    """One line for every pair of settings that contradict each other. `origins`: where each value came from, by dotted key."""
+    """One line for every pair of contradictory settings. `origins`: the source of each value, by dotted key."""
 
     def wrong(key: str, rest: str) -> str:
         return f"{origins[key]}: {key}: found {_value(s, key)!r}, {rest}"
 
     if s.method == "dicap" and not s.recommends and s.calibration.target == "soft" and s.calibration.policy == "uniform":
-        yield wrong("calibration.target", "but with calibration.policy uniform no chance is known; set it to hard")
+        yield wrong("calibration.target", "but calibration.policy uniform gives no probability; set calibration.target to hard")
     if labelled_batch(s, s.ratio) >= s.train.batch_size:
         yield wrong("train.batch_labelled", f"expected less than train.batch_size ({s.train.batch_size})")
     if 0 < s.train.cycle_epochs < s.train.epochs:
@@ -28,15 +28,15 @@ def contradictions(s: Settings, origins: dict[str, str]) -> Iterator[str]:
     if s.network.decoder_dim % s.network.decoder_heads:
         yield wrong("network.decoder_dim", f"expected a multiple of network.decoder_heads ({s.network.decoder_heads})")
     if s.warmup.trainable == "all" and s.train.trainable == "head":
-        changes = "but warmup.trainable is 'all', which changes the backbone whose features would be used; set both to head"
-        yield wrong("train.trainable", changes)
+        reason = "but warmup.trainable 'all' trains the backbone, so its stored features would be outdated; set both to head"
+        yield wrong("train.trainable", reason)
     if s.recommends and not s.solves("warmup"):
-        yield wrong("protocol", "which for dicap needs head linear, linear.solver convex and warmup.trainable head")
+        yield wrong("protocol", "but for dicap it needs head linear, linear.solver convex and warmup.trainable head")
     if s.method == "pclp" and s.pclp.prior == "scm" and s.warmup.trainable == "head":
-        yield wrong("pclp.prior", "whose generator makes images, with warmup.trainable head; set pclp.prior to none")
+        yield wrong("pclp.prior", "but its generator needs images, and warmup.trainable is head; set pclp.prior to none")
     if s.method == "d2l" and s.needs_features:
-        tiles = "d2l looks at tiles of the images themselves, not at features"
-        yield wrong("warmup.trainable", f"but {tiles}; set warmup.trainable and train.trainable to all")
+        reason = "d2l needs tiles of the images, not stored features"
+        yield wrong("warmup.trainable", f"but {reason}; set warmup.trainable and train.trainable to all")
     if (stage := _first_by_steps_on_features(s)) is not None and not s.features.views:
         yield wrong("features.views", f"but {stage} trains the head by steps on strong views; set it to 1 or more")
     if s.method == "pclp":
@@ -47,33 +47,34 @@ def contradictions(s: Settings, origins: dict[str, str]) -> Iterator[str]:
 
 
 def warnings(s: Settings, origins: dict[str, str]) -> Iterator[str]:
-    """One line for every setting that is valid but suspicious. `origins` as above."""
+    """One line for every setting that is valid but suspicious. `origins`: see `contradictions`."""
     typed: dict[tuple[str, str], list[str]] = {}
-    for key, why in unread(s).items():
-        origin, value = origins.get(key), _value(s, key)  # no origin where no file has a value
+    for key, reason in unread(s).items():
+        origin, value = origins.get(key), _value(s, key)  # no origin if no file has a value
         if origin and not origin.startswith(("configs/", *ORIGINS.values())) and value != _default(s, key):
-            typed.setdefault((origin, why), []).append(f"{key} {value!r}")
-    for (origin, why), settings in typed.items():
-        them = "it" if len(settings) == 1 else "them"
-        yield f"{origin}: {', '.join(settings)}: found, but nothing reads {them} here: {why}; leave {them} empty"
+            typed.setdefault((origin, reason), []).append(f"{key} {value!r}")
+    for (origin, reason), settings in typed.items():
+        pronoun = "it" if len(settings) == 1 else "them"
+        yield f"{origin}: {', '.join(settings)}: found, but nothing reads {pronoun} here: {reason}; leave {pronoun} empty"
     key = "warmup" if s.warmup.trainable == "head" else "train"
     if s.backbone_weights == "random" and s.needs_features:
         yield (
             f"{origins['backbone_weights']}: backbone_weights: found 'random' with {key}.trainable head "
-            f"({origins[f'{key}.trainable']}): the head learns from a backbone that nothing has trained; set backbone_weights to "
+            f"({origins[f'{key}.trainable']}): the head would learn from an untrained backbone; set backbone_weights to "
             "weights of a pretrained backbone, or warmup.trainable and train.trainable to all"
         )
     if s.linear.features != "plain" and s.head == "linear" and s.warmup.trainable == "all":
         yield (
             f"{origins['linear.features']}: linear.features: found {s.linear.features!r} with warmup.trainable all "
-            f"({origins['warmup.trainable']}): features of a backbone that is trained are not standardised; set it to plain"
+            f"({origins['warmup.trainable']}): the features of a trained backbone are not standardised; set linear.features to "
+            "plain"
         )
 
 
 def unread(s: Settings) -> dict[str, str]:
-    """The settings that change no result beside the others, by dotted key, and why."""
+    """The settings that do not affect the result, given the other settings: {dotted key: reason}."""
     facts, method = METHODS[s.method], f"the method is {s.method}"
-    skipped = s.method == "drml" and s.drml.features == "pretrained"  # a backbone as it comes needs no warm-up
+    skipped = s.method == "drml" and s.drml.features == "pretrained"  # the pretrained backbone is used without a warm-up
     trained = {stage for stage in ("warmup", "train") if s.trains(stage)}
     frozen = {stage for stage in trained if s.trainable(stage) == "head"}
     solved = {stage for stage in trained if s.solves(stage)}
@@ -82,7 +83,7 @@ def unread(s: Settings) -> dict[str, str]:
     if skipped:
         steps -= {"warmup"}
     if s.method == "drml":
-        steps -= {"train"}  # it has rounds of its own
+        steps -= {"train"}  # DRML's main stage has rounds instead
     tuned = s.trains("finetune")
     own_head = method if s.head == OWN_HEAD else f"head is {s.head}"
     own_rate = s.method == "bbam" and s.bbam.lr != "auto"
@@ -93,7 +94,7 @@ def unread(s: Settings) -> dict[str, str]:
     contrasts = s.warmup.wcl or (s.contrastive.enabled and s.thresholds.rule != "none")
     by_solving, own_rule = "the head is solved, without steps or epochs", "the recommended rule has its own labels and weights"
     no_warmup = "drml.features is pretrained: there is no warm-up"
-    rules = [  # whether, why, which keys; a name without a section is of the section before it
+    rules = [  # (condition, reason, keys); a name without a section belongs to the section before it
         *((name not in (s.method, *facts.reads), method, f"{name}.*") for name in METHODS if name in _fields(s, "")),
         (s.dataset != OWN, f"dataset is {s.dataset}", "own.*"),
         (s.dataset in BUNDLED, f"dataset is {s.dataset}, {OWN} is your own photographs", "data_root convert.*"),
@@ -142,15 +143,15 @@ def unread(s: Settings) -> dict[str, str]:
         (s.method == "bbam" and s.bbam.batch_size != "auto", "bbam.batch_size is set", "train.batch_size batch_labelled"),
     ]
     reasons: dict[str, str] = {}
-    for holds, why, keys in rules:
+    for holds, reason, keys in rules:
         section = ""
         for key in keys.split() if holds else ():
-            before, point, name = key.rpartition(".")
-            section = before if point else section
-            # What a stage trains decides which of the rules hold.
-            names = [k for k in _fields(s, section) if k != "trainable"] if name == "*" else [name]
-            for each in names:
-                reasons.setdefault(f"{section}.{each}".removeprefix("."), why)
+            prefix, point, name = key.rpartition(".")
+            section = prefix if point else section
+            # `trainable` is always read: these rules depend on it.
+            names = [field for field in _fields(s, section) if field != "trainable"] if name == "*" else [name]
+            for name in names:
+                reasons.setdefault(f"{section}.{name}".removeprefix("."), reason)
     return reasons
 
 
@@ -168,7 +169,7 @@ def _fields(s: Settings, section: str) -> dict[str, FieldInfo]:
 
 
 def _first_by_steps_on_features(s: Settings) -> str | None:
-    """The first stage that takes gradient steps on features of strong views. (DRML's rounds are on features of plain images.)"""
+    """The first stage with gradient steps on features of strong views, or None. (DRML's rounds use features of plain views.)"""
     frozen = (stage for stage in ("warmup", "train", "finetune") if s.trains(stage) and s.trainable(stage) == "head")
     fixed = () if s.method != "drml" else ("train",) if s.drml.features == "warmup" else ("warmup", "train")
     return next((stage for stage in frozen if stage not in fixed and not s.solves(stage)), None)

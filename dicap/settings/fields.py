@@ -1,4 +1,4 @@
-"""What settings are made of: a section, the types of its values, and where a value comes from."""
+"""The building blocks of settings: sections, types of values, and origins of default values."""
 
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
@@ -15,16 +15,16 @@ Whole = Annotated[int, Field(ge=0)]
 Several = Annotated[int, Field(ge=2)]
 CountOrAuto = Count | Literal["auto"]
 
-# Where the value that a setting has of itself comes from.
+# The origin of a setting's default value.
 ORIGINS = {
-    "published": "published value",  # stated in the publication, or follows from it
-    "assumed": "our reading (*)",  # not stated in the publication: the reading that docs/methods.md gives reasons for
-    "own": "this program's value",  # of a setting that only this program has
+    "published": "published value",  # stated in the publication, or implied by it
+    "assumed": "our reading (*)",  # not stated in the publication; docs/methods.md gives reasons
+    "own": "this program's value",  # the setting exists only in this program
 }
 
 
 def _field(origin: str) -> Callable[[Any, str], Any]:
-    """(value, meaning) -> a field whose own value is of this origin, a key of ORIGINS."""
+    """(value, meaning) -> a field with this default value; `origin` is a key of ORIGINS."""
     return lambda value, meaning: Field(value, description=meaning, json_schema_extra={"origin": origin})
 
 
@@ -32,11 +32,11 @@ published, assumed, own = map(_field, ORIGINS)
 
 
 def required(meaning: str) -> Any:
-    """A field without a value of its own."""
+    """A field without a default value."""
     return Field(description=meaning)
 
 
 class Section(BaseModel):
-    """A group of settings: frozen, no unknown keys, no silent conversion between types."""
+    """A group of settings. It is immutable, refuses unknown keys, and does not convert types."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)

@@ -1,7 +1,7 @@
-"""The compared methods: what is known of each, and the options that are its own.
+"""The compared methods: facts about each method, and its options.
 
-A method is a row of `METHODS`, a section here if it has options, and a class in `dicap/methods/<name>.py`, which is found by its
-name. Nothing heavy is imported here, so that settings are read and checked at once.
+A method has a row in `METHODS`, a section here if it has options, and a class in `dicap/methods/<name>.py`, which is found by
+name. This module imports nothing heavy, so that reading and checking settings is fast.
 """
 
 from dataclasses import dataclass
@@ -13,18 +13,18 @@ from dicap.settings.fields import Count, CountOrAuto, NonNegative, Positive, Sec
 
 @dataclass(frozen=True)
 class MethodFacts:
-    """One row of docs/methods.md 4.10: how a method differs from the others.
+    """Facts about a method, one row of docs/methods.md 4.10.
 
     Attributes:
-        title: name in the tables, and (without hyphens) of the class in `dicap/methods/<name>.py`.
+        title: the method's name in tables and (without hyphens) of its class in `dicap/methods/<name>.py`.
         head: the published head, or OWN_HEAD.
-        unlabelled: whether D_u is used at all.
-        finetunes: whether D_est is held out and used for fine-tuning (DiCaP only).
-        convex: whether its training on fixed features is one linear head on weighted entries, so that it can be solved.
-        ema_on: data sets on which its authors' main stage starts from the averaged weights of the warm-up; None: no source says.
-        reads: sections of other methods that it reads beside its own.
-        partial: whether it can learn from images of which some classes are unknown: everything it does with labels is done entry
-            by entry or class by class.
+        unlabelled: the method uses D_u.
+        finetunes: D_est is held out and used for fine-tuning (DiCaP only).
+        convex: training on fixed features is a convex problem (a linear head on weighted entries), so it can be solved.
+        ema_on: data sets on which the authors' main stage starts from the EMA weights of the warm-up; None: not documented.
+        reads: sections of other methods that the method reads too.
+        partial: the method can learn from images with unknown classes, because it treats labels entry by entry or class by
+            class.
     """
 
     title: str
@@ -56,14 +56,14 @@ METHODS = {
 class Topk(Section):
     """Top-k (docs/methods.md 4.4)."""
 
-    k: CountOrAuto = published("auto", "auto: 2 on VOC and NUS-WIDE, 3 on COCO, elsewhere the rounded mean label count of D_l")
+    k: CountOrAuto = published("auto", "auto: 2 on VOC and NUS-WIDE, 3 on COCO, else the rounded mean number of labels in D_l")
 
 
 class Iat(Section):
-    """Instance-aware thresholding (docs/methods.md 4.4; its definition is not public, so each reading has a name)."""
+    """Instance-aware thresholding (docs/methods.md 4.4). Its definition is not public; `rule` names our readings of it."""
 
     rule: Literal["fixed", "matched"] = assumed("fixed", "fixed: 1[p >= threshold]; matched (ours): by the label count of D_l")
-    threshold: Share = assumed(0.5, "threshold of the rule fixed")
+    threshold: Share = assumed(0.5, "threshold of rule fixed")
 
 
 class Drml(Section):
@@ -71,13 +71,13 @@ class Drml(Section):
 
     features: Literal["pretrained", "warmup"] = assumed(
         "pretrained",
-        "features of the backbone as it comes, or after a warm-up on D_l; the published row's features are not known",
+        "features of the pretrained backbone, or after a warm-up on D_l; the features of the published row are unknown",
     )
     rounds: Count = published(150, "epochs of the main stage")
     iterations: Count = published(100, "steps per round")
-    batch_size: Count = published(64, "labelled images per step, and as many unlabelled ones")
-    start: Whole = published(50, "images are adopted at the end of each round after this one, counted from 0")
-    per_round: Count = assumed(20, "images adopted per round, the closest; the paper: 10 to 20")
+    batch_size: Count = published(64, "labelled images per step, and as many unlabelled images")
+    start: Whole = published(50, "the last round without adopted images; rounds count from 0")
+    per_round: Count = assumed(20, "images adopted per round, those with the smallest disagreement; the paper: 10 to 20")
     relation: NonNegative = published(0.2, "weight of L_R (the paper says 0.5, its code 0.2)")
     discrepancy: NonNegative = published(1.0e-5, "weight of L_DA")
     lr_joint: Positive = published(1.0e-4, "update A: projector and classifiers")
@@ -89,8 +89,8 @@ class Drml(Section):
 class Cap(Section):
     """CAP's quota (docs/methods.md 4.6); BBAM uses it too."""
 
-    eta_pos: Share = published(1.0, "share of the expected positives that train")
-    eta_neg: Share = published(0.998, "share of the expected negatives that train")
+    eta_pos: Share = published(1.0, "share of the expected positives that is used in training")
+    eta_neg: Share = published(0.998, "share of the expected negatives that is used in training")
 
 
 class Pclp(Section):
@@ -106,12 +106,12 @@ class Pclp(Section):
         "labelled + unlabelled images per step of stage 2: 64 on all data sets; auto: train.batch_size, which is halved on VOC",
     )
     batch_labelled: CountOrAuto = published(
-        "auto", "labelled images among them; auto: train.batch_labelled where that is set, else a quarter, 16 of 64 as published"
+        "auto", "labelled images of pclp.batch_size; auto: train.batch_labelled if set, else a quarter, 16 of 64 as published"
     )
-    consistency: NonNegative = published(0.1, "weight of the soft consistency on D_u")
-    adversarial: NonNegative = published(1.0e-3, "weight of the discriminator's answer in the encoder's loss")
+    consistency: NonNegative = published(0.1, "weight of the consistency loss on D_u")
+    adversarial: NonNegative = published(1.0e-3, "weight of the discriminator's score in the encoder's loss")
     adversary_size: Literal["auto", 8, 16, 32, 64, 128, 256, 512, 1024] = assumed(
-        "auto", "pixels of its images; auto: the largest power of two within image_size; the published code trains at 256"
+        "auto", "image size of generator and discriminator; auto: the largest power of two within image_size; published code: 256"
     )
     adversary_width: Count = published(32, "channels of the generator's and the discriminator's outermost layer")
     adversary_lr: Positive = published(1.0e-4, "learning rate of the discriminator, the generator and the causal prior")
@@ -125,12 +125,12 @@ class Bbam(Section):
     batch_size: Several | Literal["auto"] = published(
         "auto",
         "labelled + unlabelled images per step of the main stage, a quarter labelled: 128 on AWA2; auto: train.batch_size, "
-        "where train.batch_labelled auto takes 4/8/16/32 of 64 at 5/10/15/20 %",
+        "and with train.batch_labelled auto 4/8/16/32 of 64 are labelled at 5/10/15/20 %",
     )
     lr: Positive | Literal["auto"] = published(
-        "auto", "peak learning rate of both stages: 5e-5 on VOC, 1e-4 elsewhere; auto: optimiser.lr, which is 1e-4 as published"
+        "auto", "peak learning rate of both stages: 5e-5 on VOC, 1e-4 elsewhere; auto: optimiser.lr (published: 1e-4)"
     )
-    momentum: Share = published(0.01, "weight of the old statistics, as in the published code")
+    momentum: Share = published(0.01, "weight of the old angle statistics in their moving average")
     negatives: Positive = published(5.0, "hard negatives kept for each positive")
 
 
@@ -141,8 +141,8 @@ class D2l(Section):
 
 
 def holds_out(method: str, protocol: str) -> bool:
-    """Whether D_est is kept from training until correctness is counted on it.
+    """Whether D_est is held out from training, to count correctness on it.
 
-    Not by a method that counts nothing, nor by the recommended rule: then all of D_l is trained on and counted.
+    The recommended rule trains on all of D_l and counts out of fold. Other methods count nothing and hold nothing out.
     """
     return METHODS[method].finetunes and protocol != "recommended"

@@ -1,8 +1,8 @@
 """Reading and merging settings: params.yaml, configs/<protocol>.yaml, configs/<dataset>.yaml, then the published values.
 
-A key that is null or missing in a file is looked up in the next one; the published values are in `schema`. The result is
-one frozen, typed, checked `Settings`. All errors are found before any is reported; each names the file, the key, the value found
-and what is allowed.
+A key that is null or missing in one file is read from the next; published values are in `schema`. The result is an immutable,
+typed and checked `Settings`. All errors are reported together. Each error names the file, the key, the value and the allowed
+values.
 """
 
 import copy
@@ -25,12 +25,12 @@ from dicap.settings.fields import ORIGINS
 from dicap.settings.methods import METHODS
 from dicap.settings.schema import Settings
 
-TEMPLATE = Path(__file__).parents[1] / "project"  # what a project is made of, in an installed package too
+TEMPLATE = Path(__file__).parents[1] / "project"  # the files of a new project, also in an installed package
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """Settings, and for every dotted key the file (or method) its value came from."""
+    """Settings, and the origin of every value by dotted key: a file, a method, or a text of ORIGINS."""
 
     settings: Settings
     origins: dict[str, str]
@@ -47,18 +47,18 @@ def load_settings(params: Path) -> Settings:
 
 
 def resolve(params: Path) -> Resolved:
-    """Merge params.yaml over the files in configs/ that it names and the published values, and check everything.
+    """Merge params.yaml over its protocol's and its data set's file in configs/ and over the published values; check everything.
 
-    The data sets' settings are those in `configs` beside `params`, else in this folder, else the package's.
+    `configs` is the folder next to `params`, else in the current folder, else in the package.
 
     Raises:
-        SettingsError: with one line for every mistake found.
+        SettingsError: one line for every mistake.
     """
     return resolve_values(read_yaml(params), params)
 
 
 def resolve_values(values: dict[str, Any], params: Path, read: Callable[[Path], dict[str, Any]] | None = None) -> Resolved:
-    """`resolve` for the content `values` of a file `params` that need not exist. `read` reads the data sets' settings."""
+    """`resolve` for given content `values` of the file `params`, which need not exist. `read` reads the files in configs/."""
     read = read or read_yaml
     configs = next(path for folder in (params.parent, Path(), TEMPLATE) if (path := folder / "configs").is_dir())
     dataset, protocol = values.get("dataset"), values.get("protocol", PROTOCOLS[0])
@@ -71,11 +71,11 @@ def resolve_values(values: dict[str, Any], params: Path, read: Callable[[Path], 
     layers = [(params, values), *((path, read(path)) for path in files)]
 
     problems = [line for path, values in layers for line in _unknown_keys(path, values)]
-    for path, section in layers[1:]:  # of what these two say it follows which files are read
+    for path, section in layers[1:]:  # dataset and protocol choose these files, so these files cannot set them
         misplaced = [key for key in ("dataset", "protocol", "method", *PATHS) if key in dict(flatten(section))]
         problems += [f"{_short(path)}: {key}: is read from {_short(params)} alone; move it there" for key in misplaced]
     undotted = [(_short(path), {key: section[key] for key in section if "." not in str(key)}) for path, section in layers]
-    merged, origins = _merge(undotted)  # no second complaint of a key with a point
+    merged, origins = _merge(undotted)  # without dotted keys, which `_unknown_keys` reported
     merged["protocol"] = protocol
     for key in PATHS:
         section, _, name = key.rpartition(".")
@@ -89,8 +89,8 @@ def resolve_values(values: dict[str, Any], params: Path, read: Callable[[Path], 
     own = method is not None and METHODS[method].head == OWN_HEAD
     if method is None:
         problems.append(_unknown_name(origins.get("method", params), "method", merged["method"], METHODS))
-        merged["head"] = merged.get("head") or HEADS[0]  # no complaint about what only follows from this one
-    elif merged["head"] is None or ((own or method == "mld") and origins["head"] != _short(params)):  # the head is the method
+        merged["head"] = merged.get("head") or HEADS[0]  # avoids a second error that only follows from this one
+    elif merged["head"] is None or ((own or method == "mld") and origins["head"] != _short(params)):  # ignore a protocol's
         merged["head"] = METHODS[method].head
         origins["head"] = f"published head of {method}"
     if method is not None:
@@ -106,7 +106,7 @@ def resolve_values(values: dict[str, Any], params: Path, read: Callable[[Path], 
         settings = Settings.model_validate(merged)
     except ValidationError as error:
         problems += [_explain(item, origins, params) for item in error.errors() if item["type"] != "extra_forbidden"]
-    if settings is not None and not problems:  # else what contradicts may only follow from another mistake
+    if settings is not None and not problems:  # else a contradiction may only follow from another mistake
         problems += contradictions(settings, origins)
     if problems or settings is None:
         raise SettingsError("\n".join(problems))
@@ -114,9 +114,9 @@ def resolve_values(values: dict[str, Any], params: Path, read: Callable[[Path], 
 
 
 def flatten(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield (dotted key, value) in order; sections are entered, not yielded. No setting lies deeper than in a section."""
+    """Yield (dotted key, value) in order, entering sections. Settings are at most one section deep."""
     for key, value in values.items():
-        if isinstance(value, dict) and not prefix:  # deeper, a YAML alias may refer to itself
+        if isinstance(value, dict) and not prefix:  # one level only: a YAML alias may refer to itself
             yield from flatten(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
@@ -137,39 +137,39 @@ def known_keys() -> Iterator[str]:
 
 
 def change_settings(params: Path, changes: Mapping[str, Any]) -> None:
-    """Put values at dotted keys of a file of settings, its comments kept. Raises SettingsError as `read_yaml` does."""
+    """Change values at dotted keys of a settings file, keeping its comments. Raises SettingsError as `read_yaml` does."""
     read_yaml(params)
     yaml = YAML()
-    yaml.width = 4096  # no path is folded
+    yaml.width = 4096  # long paths are not wrapped
     values = changed(yaml.load(params.read_text(encoding="utf-8")), changes)
     with replacing(params) as temporary, temporary.open("w", encoding="utf-8") as file:
         yaml.dump(values, file)
 
 
 def changed(values: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of the content of a file of settings with other values at dotted keys."""
+    """A copy of a settings file's content with changed values at dotted keys."""
     values = copy.deepcopy(values)
     for key, value in changes.items():
         value = PATHS.get(key) if value is None else value
         section, _, name = key.rpartition(".")
         if section and not isinstance(values.get(section), dict):
-            values[section] = {}  # a section may be there and empty
+            values[section] = {}  # the section is missing or empty
         (values[section] if section else values)[name] = value
     return values
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """The content of a file of settings. Raises SettingsError."""
+    """The content of a settings file. Raises SettingsError."""
     # YAML 1.2, the dialect DVC writes: PyYAML would return the string "3e-05" for a learning rate of 0.00003.
     try:
         values = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise SettingsError(f"{path}: no such file; run from the project's folder or pass --params") from None
     except (YAMLError, ValueError, RecursionError) as error:  # bytes that are not UTF-8; a date of month 13; 10,000 brackets
-        where = getattr(error, "problem_mark", None)
-        line = f" (line {where.line + 1})" if where is not None else ""
+        mark = getattr(error, "problem_mark", None)
+        line = f" (line {mark.line + 1})" if mark is not None else ""
         if isinstance(error, DuplicateKeyError):
-            raise SettingsError(f"{path}: a key stands there twice{line}; keep one") from None
+            raise SettingsError(f"{path}: has a key twice{line}; keep one") from None
         raise SettingsError(f"{path}: not readable as YAML{line}; compare it with the file in the repository") from None
     if not isinstance(values, dict):
         raise SettingsError(f"{path}: found {values!r}, expected `key: value` lines")
@@ -177,14 +177,14 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def _merge(layers: list[tuple[str, dict[str, Any]]]) -> tuple[dict[str, Any], dict[str, str]]:
-    """The first value that is not null wins, key by key; last comes the setting's own."""
+    """For each key the first value that is not null, by the order of the layers, else the default value; and all origins."""
     merged: dict[str, Any] = {}
     origins: dict[str, str] = {}
-    given = [(origin, values | dict(flatten(values))) for origin, values in layers]  # both: a value may be a mapping
+    flat = [(origin, values | dict(flatten(values))) for origin, values in layers]  # with sections too: a value may be a mapping
     for key, field in known_fields():
         section, _, name = key.rpartition(".")
         target = merged.setdefault(section, {}) if section else merged
-        values = ((origin, values.get(key)) for origin, values in given)
+        values = ((origin, values.get(key)) for origin, values in flat)
         own = ("", None) if field.is_required() else (ORIGINS[field.json_schema_extra["origin"]], field.default)  # type: ignore[index]
         origin, target[name] = next(((origin, value) for origin, value in values if value is not None), own)
         if target[name] is not None:
@@ -193,7 +193,7 @@ def _merge(layers: list[tuple[str, dict[str, Any]]]) -> tuple[dict[str, Any], di
 
 
 def _values_of_method(method: str, merged: dict[str, Any], origins: dict[str, str]) -> None:
-    """What a setting has of itself depends on the method in two places, in place (docs/methods.md 2.7, 4.5)."""
+    """Set the two default values that depend on the method, in place (docs/methods.md 2.7, 4.5)."""
     ema_on = METHODS[method].ema_on
     if ema_on is not None and origins["warmup.passes_on"] == ORIGINS["assumed"]:
         merged["warmup"]["passes_on"] = "ema" if merged["dataset"] in ema_on else "raw"
@@ -217,7 +217,7 @@ def _unknown_keys(path: Path, values: dict[str, Any]) -> list[str]:
     for key in values:
         if key in keys and "." in str(key):
             section, name = key.split(".")
-            problems.append(f"{_short(path)}: {key} is no key here; write `{name}:` below `{section}:`")
+            problems.append(f"{_short(path)}: {key} is not a key here; write `{name}:` below `{section}:`")
     for key, _ in flatten(values):
         if key not in keys and key not in sections:
             hint = did_you_mean(key, keys) or f"; the sections are {', '.join(sorted(sections))}"
@@ -231,8 +231,8 @@ def _unknown_name(origin: Path | str, key: str, value: Any, allowed) -> str:
 
 
 def _explain(item: Any, origins: dict[str, str], params: Path) -> str:
-    """One line for one of pydantic's findings."""
-    # A union reports one finding per member with the member's type appended; the key ends where the known keys do.
+    """One line for one of pydantic's errors."""
+    # For a union pydantic reports one error per member and appends the member's type to the key; the known key is its prefix.
     section, *names = map(str, item["loc"])
     key = next((key for key in known_keys() if key in (section, ".".join([section, *names[:1]]))), section)
     message = item["msg"].removeprefix("Input should be ").replace("'", "")

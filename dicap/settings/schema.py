@@ -1,7 +1,7 @@
-"""Every setting of an experiment, in one place: type, published value and meaning.
+"""Every setting of an experiment: type, default value and meaning.
 
-A value that the paper does not state is `assumed`: it is the reading that docs/methods.md recommends. The options of single
-methods are in `dicap.settings.methods`. A new key needs `dicap-stage reference > docs/reference.md` and nothing else.
+A default that the paper does not state is `assumed`: the reading that docs/methods.md recommends. The options of single methods
+are in `dicap.settings.methods`. After adding a key run `dicap-stage reference > docs/reference.md`.
 """
 
 from typing import Annotated, Literal
@@ -35,10 +35,10 @@ class Convert(Section):
 
 
 class Own(Section):
-    """Options of the data set `table`: your own images (docs/tutorial.md). `init-data` writes here how their labels are read.
+    """Options of the data set `table`, your own images (docs/tutorial.md). `init-data` writes these options for your labels.
 
-    `format: null` needs no `init-data`: labels.csv in data_root has the columns image, labels and, if needed, split, absent and
-    group.
+    With `format: null` you need no `init-data`: labels.csv in data_root has the columns image, labels and, if needed, split,
+    absent and group.
     """
 
     format: Literal[*FORMATS] | None = own(  # type: ignore[valid-type]
@@ -103,24 +103,24 @@ class Split(Section):
 
 
 class Network(Section):
-    """What is common to the networks beside backbone and head (docs/methods.md 2.4, 2.5, 5)."""
+    """Network options of all methods, besides backbone and head (docs/methods.md 2.4, 2.5, 5)."""
 
     normalize: Literal["none", "imagenet", "half", "auto"] = assumed(
         "none", "none: pixels in [0, 1], as in the published code; half: mean = std = 0.5; auto: as the backbone was pretrained"
     )
-    stride: Literal[8, 16, 32] = published(32, "pixels of the image per step of the last feature map")
+    stride: Literal[8, 16, 32] = published(32, "image pixels per position of the last feature map")
     tokens: Literal["map", "class_and_mean"] = own(
         "map",
         "a transformer's input to the head; map: its patches; class_and_mean: class token and mean of the patches, concatenated",
     )
     decoder_dim: Count = assumed(768, "width of ML-Decoder's tokens and embeddings")
-    decoder_ffn: Count = assumed(2048, "width of its feed-forward layer")
+    decoder_ffn: Count = assumed(2048, "width of ML-Decoder's feed-forward layer")
     decoder_heads: Count = assumed(8, "attention heads of ML-Decoder; decoder_dim is a multiple of it")
     dropout: Fraction = assumed(0.1, "dropout inside ML-Decoder")
 
 
 class Features(Section):
-    """The bank of features of a frozen backbone (dicap/frozen/features)."""
+    """The feature bank of a frozen backbone (dicap/frozen/features)."""
 
     views: Annotated[int, Field(ge=0, le=64)] = own(4, "strong views of each image")
     grid: Annotated[int, Field(ge=1, le=64)] = own(
@@ -132,28 +132,28 @@ class Linear(Section):
     """A linear head on a frozen backbone, solved as a convex problem instead of trained by steps (dicap/frozen)."""
 
     solver: Literal["steps", "convex"] = own(
-        "steps", "steps: as published; convex: cross-entropy at its minimum, where the head is linear and all else frozen"
+        "steps", "steps: as published; convex: the minimum of the cross-entropy, for a linear head on a frozen backbone"
     )
     C: Positive | Literal["auto"] = own("auto", "weight of the loss relative to half the squared norm; auto: by cross-validation")
     features: Literal["plain", "standard", "root"] = own(
         "plain",
-        "scaling of the features; standard: standardised if the warm-up freezes the backbone; root: signed square roots, "
-        "standardised likewise, then each row scaled to the same length",
+        "scaling of the features; standard: standardised, if the warm-up freezes the backbone; root: signed square roots, "
+        "standardised in this case too, then each row scaled to the same length",
     )
     pseudo_weight: Share | Literal["auto"] = own(
         0.3,
-        "weight of a pseudo-labelled row relative to a labelled one; auto: 0.5, and with DiCaP's recommended rule as "
-        "much of the students as improves out-of-fold scores of the labelled images",
+        "weight of a pseudo-labelled row relative to a labelled row; auto: 0.5, and DiCaP's recommended rule then uses the "
+        "students only as far as they improve the out-of-fold scores of the labelled images",
     )
-    neighbours: Whole = own(0, "number of nearest images to average a teacher's row with; 0: none")
+    neighbours: Whole = own(0, "number of nearest images with which a teacher's row is averaged; 0: none")
 
 
 class Augment(Section):
     """Views (docs/methods.md 2.4)."""
 
     flip: Share = assumed(0.5, "probability of mirroring, in weak and strong views")
-    cutout_warmup: Share = assumed(0.0, "warm-up: side of the hole over the side of the image")
-    cutout: Share = assumed(0.5, "the same in the main stage, in fine-tuning, and whenever only the head is trained")
+    cutout_warmup: Share = assumed(0.0, "side of Cutout's hole divided by the side of the image, in the warm-up")
+    cutout: Share = assumed(0.5, "side of Cutout's hole in the main stage, in fine-tuning, and if only the head is trained")
 
 
 class Loss(Section):
@@ -161,8 +161,8 @@ class Loss(Section):
 
     gamma_neg: NonNegative = assumed(4.0, "focusing exponent of negative entries")
     gamma_pos: NonNegative = assumed(0.0, "focusing exponent of positive entries")
-    clip: Fraction = assumed(0.05, "margin by which the probability of negative entries is lowered")
-    reduction: Literal["sum", "mean"] = assumed("sum", "sum over entries / images of the step, or mean over entries (literal)")
+    clip: Fraction = assumed(0.05, "margin that is subtracted from the probability of negative entries")
+    reduction: Literal["sum", "mean"] = assumed("sum", "sum over entries / images of the step, or mean over entries (as printed)")
 
 
 class Optimiser(Section):
@@ -178,9 +178,9 @@ class Warmup(Section):
     """Stage 1 (docs/methods.md 2.8, 3.3)."""
 
     trainable: Literal["head", "all"] = published(
-        "all", "all: the whole network, as published; head: the backbone stays as it comes, and its features are computed once"
+        "all", "all: the whole network, as published; head: the backbone stays pretrained, and its features are computed once"
     )
-    epochs: Count = assumed(12, "passes over the labelled images, or over the images that warmup.over names")
+    epochs: Count = assumed(12, "passes over the labelled images, or over the images named by warmup.over")
     batch_size: Several | Literal["auto"] = assumed(
         "auto",
         "labelled images per step; auto: 320 x the labelled share, which is 16/32/48/64 at 5/10/15/20 % as published; bbam: 16",
@@ -189,10 +189,10 @@ class Warmup(Section):
     over: Literal["labelled", "unlabelled"] = assumed(
         "labelled",
         "the images of an epoch with wcl; labelled: D_sup, with as many images of D_unsup; unlabelled: D_unsup, with D_sup "
-        "cycled beside it, in steps as large as the main stage's",
+        "cycled alongside, in steps as large as the main stage's",
     )
     passes_on: Literal["raw", "ema"] = assumed(
-        "raw", "weights from which the main stage starts, if there is one; published: ema for CAP on NUS-WIDE and BBAM on AWA2"
+        "raw", "initial weights of the main stage, if there is one; published: ema for CAP on NUS-WIDE and BBAM on AWA2"
     )
     eval_every: Count = own(1, "epochs between two evaluations")
 
@@ -201,12 +201,12 @@ class Calibration(Section):
     """Correctness rates and weights (paper section 3; docs/methods.md 3.4, 3.10, 3.13-A, 3.13-C)."""
 
     policy: Literal["estimated", "uniform", "confidence", "labeled", "optimal"] = published(
-        "estimated", "where the weights of pseudo-labels come from; estimated: from D_est, as published"
+        "estimated", "source of the pseudo-labels' weights; estimated: correctness rates on D_est, as published"
     )
     target: Literal["hard", "soft"] = published("hard", "target of confident entries: hard label with weight w, or soft w(p, 1)")
     bins: Count = published(20, "number of bins K")
     anchor: Literal["left", "centre", "right"] = assumed(
-        "left", "position of a rate in its bin: left is the printed formula with 0-based bins, centre the unbiased choice"
+        "left", "position of a rate within its bin: left is the printed formula with 0-based bins, centre is unbiased"
     )
     empty_bin: Literal["interpolate", "zero"] = assumed("interpolate", "rate of a bin without entries")
 
@@ -214,7 +214,7 @@ class Calibration(Section):
 class Thresholds(Section):
     """Dual thresholds (paper section 4; docs/methods.md 3.5, 3.13-B)."""
 
-    rule: Literal["midrange", "none"] = published("midrange", "midrange: as published; none: all confident, label 1[p >= 0.5]")
+    rule: Literal["midrange", "none"] = published("midrange", "midrange: as published; none: no uncertain entries, 1[p >= 0.5]")
 
 
 class Contrastive(Section):
@@ -222,30 +222,30 @@ class Contrastive(Section):
 
     enabled: bool = published(True, "whether the main stage contrasts uncertain entries")
     temperature: Positive = assumed(0.5, "temperature of NT-Xent")
-    max_pairs: Several = assumed(2048, "most entries to contrast in one step; more are sampled at random")
+    max_pairs: Several = assumed(2048, "maximum number of entries to contrast in one step, sampled at random")
     coefficient: NonNegative | Literal["auto"] = assumed(
-        "auto", "weight of the loss; auto: 1 beside the other terms, which is 1 / images of the step with loss.reduction sum"
+        "auto", "weight of the loss; auto: 1 relative to the other terms (1 / images of the step with loss.reduction sum)"
     )
-    weak_gradient: bool = assumed(False, "whether the weak view carries a gradient too, in warm-up and main stage")
+    weak_gradient: bool = assumed(False, "whether the weak view has a gradient too, in warm-up and main stage")
 
 
 class Train(Section):
     """Main stage (docs/methods.md 2.8, 3.8)."""
 
-    trainable: Literal["head", "all"] = published("all", "as warmup.trainable")
+    trainable: Literal["head", "all"] = published("all", "see warmup.trainable")
     backbone_lr: Positive | Literal["auto"] = assumed(
         "auto", "peak learning rate of the backbone, if it is trained; auto: optimiser.lr, one rate for both as published"
     )
     head_lr: Positive | Literal["auto"] = assumed("auto", "peak learning rate of everything else; auto: optimiser.lr")
     batch_norm: Literal["train", "eval"] = assumed(
-        "train", "BatchNorm of a backbone that is trained; train: by the batch; eval: by the statistics it came with, which stay"
+        "train", "BatchNorm of a trained backbone; train: statistics of the batch; eval: pretrained statistics, unchanged"
     )
     epochs: Count = assumed(28, "passes over the unlabelled images")
-    cycle_epochs: Whole = assumed(40, "length of the one-cycle; 0: as long as the training. CAP's cycle outlasts its training")
+    cycle_epochs: Whole = assumed(40, "length of the one-cycle; 0: train.epochs. As in CAP the cycle is longer than the training")
     batch_size: Several = assumed(64, "labelled + unlabelled images per step")
     batch_labelled: Count | Literal["auto"] = assumed(
         "auto",
-        "labelled images among them; auto: 1.25 x the labelled share of the batch, 4/8/12/16 of 64 at 5/10/15/20 % as published",
+        "labelled images of train.batch_size; auto: 1.25 x the labelled share, 4/8/12/16 of 64 at 5/10/15/20 % as published",
     )
     eval_every: Count = own(1, "epochs between two evaluations")
 
@@ -257,11 +257,11 @@ class Finetune(Section):
     epochs: Count = assumed(20, "passes over D_est")
     batch_size: Count = assumed(32, "images per step")
     lr: Positive = assumed(1.0e-4, "learning rate")
-    ema_decay: Fraction = assumed(0.9997, "as optimiser.ema_decay")
+    ema_decay: Fraction = assumed(0.9997, "see optimiser.ema_decay")
 
 
 class Settings(Section):
-    """One experiment, resolved: what every method has, then the options of single methods."""
+    """One experiment, resolved: settings of all methods, then the options of single methods."""
 
     dataset: str = required("one of pictograms, digits, table (your own), voc2007, voc2012, coco2014, coco2017, nuswide, awa2")
     data_root: str = own(RAW, "folder of the raw data set (pictograms and digits need none)")
@@ -269,15 +269,15 @@ class Settings(Section):
     seed: Annotated[int, Field(ge=0, lt=2**32)] = required("seed of all random numbers")
     method: str = required(", ".join(METHODS))
     protocol: str = own(
-        "published", "published; or what our own experiments favour: recommended (frozen backbone), trained (small networks)"
+        "published", "published; or the best of our own experiments: recommended (frozen backbone), trained (small networks)"
     )
     backbone: str = published("resnet50", "any timm name")
-    backbone_weights: str = published("imagenet", "imagenet (timm's own), lite (extra package), random, or the weights_file")
-    weights_file: str | None = own(None, "a file of weights for the backbone, in place of backbone_weights; data/none: none")
+    backbone_weights: str = published("imagenet", "imagenet (from timm), lite (extra package), random, or the weights_file")
+    weights_file: str | None = own(None, "a file of backbone weights that replaces backbone_weights; data/none: none")
     head: str = required("ml_decoder, linear; null: the method's published head")
     image_size: Annotated[int, Field(ge=16, le=2048)] = published(224, "side of the square images in pixels")
     weights: Literal["raw", "ema"] = assumed(
-        "raw", "the network that is fine-tuned and returned, for every method; raw: as trained; ema: its moving average"
+        "raw", "the network that is fine-tuned and published, for every method; raw: as trained; ema: its moving average"
     )
     convert: Convert
     own: Own
@@ -303,20 +303,20 @@ class Settings(Section):
     d2l: D2l
 
     def trainable(self, stage: str) -> str:
-        """What warmup, pseudo_label, train or finetune trains: `head`, on features of the frozen backbone, or `all`.
+        """The trained part in warmup, pseudo_label, train or finetune: `head`, on features of the frozen backbone, or `all`.
 
-        Fine-tuning always trains the head alone; it works on the features if the stages before left the backbone as it came.
+        Fine-tuning always trains only the head. It uses stored features if the earlier stages did not train the backbone.
         """
         return self.warmup.trainable if stage == "warmup" else self.train.trainable
 
     def trains(self, stage: str) -> bool:
-        """Whether the method has this stage: `warmup`, `train` or `finetune`. Else the model of the one before is passed on."""
+        """Whether the method has this stage: `warmup`, `train` or `finetune`. Else the stage passes on the previous model."""
         if stage == "finetune":
             return self.finetune.enabled and holds_out(self.method, self.protocol)
         return stage == "warmup" or METHODS[self.method].unlabelled
 
     def publishes(self, stage: str) -> Literal["raw", "ema"]:
-        """Which network warmup, train or finetune hands on as its model: where no stage follows, the result."""
+        """The network that warmup, train or finetune publishes as its model, for the next stage or as the result."""
         return self.warmup.passes_on if stage == "warmup" and METHODS[self.method].unlabelled else self.weights
 
     def solves(self, stage: str) -> bool:
@@ -326,12 +326,12 @@ class Settings(Section):
 
     @property
     def needs_features(self) -> bool:
-        """Whether a stage is to train the head alone, and so works on features of the frozen backbone."""
+        """Whether a stage trains only the head, and so needs features of the frozen backbone."""
         return "head" in (self.warmup.trainable, self.train.trainable)
 
     @property
     def unfreezes(self) -> bool:
-        """Whether the main stage goes on from the recommended rule on the frozen backbone to the whole network."""
+        """Whether the main stage applies the recommended rule on the frozen backbone, and then trains the whole network."""
         return self.recommends and self.train.trainable == "all"
 
     @property
@@ -341,5 +341,5 @@ class Settings(Section):
 
     @property
     def recommends(self) -> bool:
-        """Whether DiCaP's rule is the recommended one for a frozen backbone (docs/photographs.md), not the paper's."""
+        """Whether DiCaP uses our recommended rule for a frozen backbone (docs/photographs.md) instead of the paper's rule."""
         return self.method == "dicap" and self.protocol == "recommended"

@@ -1,1 +1,1 @@
-"""The loop of Algorithm 1, its resumable state, and evaluation."""
+"""The training loops of the stages (Algorithm 1), their resumable state, and their records."""

@@ -1,4 +1,4 @@
-"""From the steps of an epoch to the tensors of its batches."""
+"""Turns the steps of an epoch into batches of tensors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from dicap.training.plan import Step
 
 @dataclass
 class Batches:
-    """The batches of an epoch of labelled images: the views that each step requests, and the tensors made of them."""
+    """The batches of a warm-up epoch: the views that each step requests, and the tensors made from them."""
 
     experiment: Experiment
     phase: Phase
@@ -25,7 +25,7 @@ class Batches:
     epoch: int
 
     def rows(self, step: Step) -> tuple[np.ndarray, np.ndarray]:
-        """The labelled and the unlabelled images of a step."""
+        """Rows of the labelled and of the unlabelled images of a step."""
         return self.phase.labelled[step.labelled], self.phase.unlabelled[step.unlabelled]
 
     def requests(self) -> list[list[Request]]:
@@ -33,18 +33,18 @@ class Batches:
         return [self.experiment.method.warmup_views(*self.rows(step)) for step in self.steps]
 
     def make(self, i: int, views: dict[str, Tensor]) -> Batch:
-        """The batch of step i from its views; in warm-up every entry may be contrasted."""
+        """The batch of step i from its views; in warm-up every entry can be contrasted."""
         images, classes = self.steps[i].images, self.experiment.method.classes
-        none = torch.empty(0, classes, device=self.experiment.runtime.device)
+        empty = torch.empty(0, classes, device=self.experiment.runtime.device)
         entries = np.full((images, classes), -1, np.int8)
-        return self.batch(i, views, PseudoLabels(none, none.to(torch.int8), none), "warmup", entries)
+        return self.batch(i, views, PseudoLabels(empty, empty.to(torch.int8), empty), "warmup", entries)
 
     def batch(self, i: int, views: dict[str, Tensor], pseudo: PseudoLabels, stage: str, entries: np.ndarray) -> Batch:
-        """The tensors of step i, with the entries it contrasts.
+        """The tensors of step i, with the pairs of entries to contrast.
 
         Args:
-            pseudo: of the unlabelled images.
-            entries: (b, C) labels of the contrasted images, -1 where an entry is uncertain.
+            pseudo: pseudo-labels of the step's unlabelled images.
+            entries: (b, C) labels of the images that may be contrasted; -1 marks an uncertain entry.
         """
         e, step, pairs = self.experiment, self.steps[i], np.empty((0, 3), np.int64)
         if self.phase.pairs is not None:
@@ -62,32 +62,32 @@ class Batches:
 
 @dataclass
 class MainBatches(Batches):
-    """The batches of an epoch of the main stage, with the pseudo-labels of a refresh, or with new ones for each batch."""
+    """The batches of a main-stage epoch. Pseudo-labels come from the epoch's refresh, or per batch from `Phase.relabel`."""
 
     refresh: Refresh
     teacher: nn.Module
 
     def __post_init__(self) -> None:
-        self.label = self.refresh.pseudo.label.cpu().numpy()  # (N_u, C), on the host to plan the steps
+        self.label = self.refresh.pseudo.label.cpu().numpy()  # (N_u, C), on the CPU for planning the steps
 
     def requests(self) -> list[list[Request]]:
         """The views of every step."""
-        uncertain = self.label.min(1, initial=0) < 0  # (N_u,), without a table of them all
+        uncertain = self.label.min(1, initial=0) < 0  # (N_u,) bool, without an (N_u, C) temporary
         views = self.experiment.method.main_views
         return [views(*self.rows(step), uncertain[step.unlabelled]) for step in self.steps]
 
     def make(self, i: int, views: dict[str, Tensor]) -> Batch:
         """The batch of step i from its views."""
         e, step, refresh = self.experiment, self.steps[i], self.refresh
-        place, pseudo = e.runtime.put(step.unlabelled), refresh.pseudo
+        index, pseudo = e.runtime.put(step.unlabelled), refresh.pseudo
         if self.phase.relabel is None:
-            pseudo = pseudo._replace(label=pseudo.label[place], weight=pseudo.weight[place].float())
+            pseudo = pseudo._replace(label=pseudo.label[index], weight=pseudo.weight[index].float())
         else:
             tables = pseudo
-            with torch.no_grad():  # as in a refresh: they are constants
+            with torch.no_grad():  # pseudo-labels are constants of the loss
                 pseudo = self.phase.relabel(self.teacher, views, refresh)
-            for table, made in zip(tables[:3], pseudo[:3], strict=True):  # of the epoch, for its record
-                table[place] = made
+            for table, values in zip(tables[:3], pseudo[:3], strict=True):  # the epoch's record gets the batch's labels
+                table[index] = values
         batch, weight = self.batch(i, views, pseudo, "train", self.label[step.unlabelled]), refresh.labelled_weight
         return batch if weight is None else batch._replace(y_weight=weight[e.runtime.put(step.labelled)])
 

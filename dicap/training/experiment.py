@@ -1,4 +1,4 @@
-"""What a stage works on: settings, images, roles, the labels it may read, and the method."""
+"""The inputs of a stage: settings, images, roles, the labels it may read, and the method."""
 
 import hashlib
 import json
@@ -28,9 +28,9 @@ from dicap.training.inputs import FixedFeatures, FrozenFeatures, Images, Inputs
 
 
 class VisibleLabels:
-    """Labels of some rows, and of no others: asking for another row is an error in the program.
+    """Labels of some rows only; a request for another row is a bug.
 
-    Training is given one that holds D_l only, so that hidden labels cannot reach it.
+    Training gets the labels of D_l only, so hidden labels cannot leak into it.
     """
 
     def __init__(self, folder: Path, rows: np.ndarray) -> None:
@@ -38,16 +38,16 @@ class VisibleLabels:
         self._matrix = torch.from_numpy(read_labels(folder, self._rows, partial=True))  # (n, C)
 
     def of(self, rows: np.ndarray) -> Tensor:
-        """(n, C) labels of these rows: uint8 of 0 and 1, or where entries of the set are unknown int8 with -1."""
-        places = np.searchsorted(self._rows, rows)
-        known = (places < len(self._rows)) & (self._rows[np.minimum(places, len(self._rows) - 1)] == rows)
-        assert known.all(), "labels were asked for that this stage may not read"
-        return self._matrix[torch.from_numpy(places)]
+        """(n, C) labels of these rows: uint8 of 0 and 1, or int8 with -1 if the data set has unknown entries."""
+        index = np.searchsorted(self._rows, rows)
+        allowed = (index < len(self._rows)) & (self._rows[np.minimum(index, len(self._rows) - 1)] == rows)
+        assert allowed.all(), "this stage may not read these labels"
+        return self._matrix[torch.from_numpy(index)]
 
 
 @dataclass
 class Experiment:
-    """Everything a stage needs beside its networks."""
+    """Everything a stage needs apart from its networks."""
 
     settings: Settings
     runtime: Runtime
@@ -58,8 +58,8 @@ class Experiment:
     method: Method
     inputs: Inputs
     oracle: HiddenLabelReader | None = None  # see Settings.reads_hidden_labels
-    frozen: bool = False  # the head alone is trained, on features of the backbone
-    bank: FrozenFeatures | None = None  # of the backbone as it came, also where the stage trains it
+    frozen: bool = False  # only the head is trained, on stored features of the frozen backbone
+    bank: FrozenFeatures | None = None  # features of the pretrained backbone, also if the stage then trains the backbone
 
     @staticmethod
     def open(
@@ -71,19 +71,19 @@ class Experiment:
     ) -> "Experiment":
         """Open the converted data set `folder` and the split file.
 
-        With a `bank` the head alone is trained, on its features, unless the settings say that the whole network goes on from a
-        solution on them (`Settings.unfreezes`): then the inputs are images, and `on_bank` has the features.
+        With a `bank` only the head is trained, on the bank's features. With `Settings.unfreezes` the whole network is trained on
+        images, starting from a head that is solved on the bank (`on_bank`).
 
         Raises:
-            DataError: if they are missing, damaged, or do not belong together.
-            SettingsError: if the array was converted at another image size.
+            DataError: the data set or the split is missing or damaged, or they do not belong together.
+            SettingsError: the data set was converted at another image size.
         """
         store = Store.open(folder, settings.image_size)
         if is_partial(store.meta) and not METHODS[settings.method].partial:
-            able = ", ".join(name for name, facts in METHODS.items() if facts.partial)
+            partial = ", ".join(name for name, facts in METHODS.items() if facts.partial)
             raise SettingsError(
                 f"params.yaml: method: found {settings.method!r}, which needs every label of a labelled image, but {folder} has "
-                f"images that are labelled in part; choose one of {able}"
+                f"images that are labelled in part; choose one of {partial}"
             )
         role_of = read_roles(split, store.ids)
         if not np.array_equal(role_of == "test", store.is_test):
@@ -92,7 +92,7 @@ class Experiment:
             )
         rows = {role: np.flatnonzero(role_of == role) for role in ROLES}
         roles = Roles(sup=rows["sup"], est=rows["est"], unlabelled=rows["unlabeled"], test=rows["test"])
-        counts = store.meta["counts"]  # of images without any labels `ratio` knows nothing, a step's composition must
+        counts = store.meta["counts"]  # `ratio` excludes images without labels, a step's composition includes them
         method = build_method(settings, len(store.classes), counts["train"] / (counts["train"] + counts["unlabeled"]))
         oracle = None
         if settings.reads_hidden_labels:
@@ -108,13 +108,13 @@ class Experiment:
         return experiment if bank is None or settings.unfreezes else experiment.on_bank()
 
     def on_bank(self) -> "Experiment":
-        """This experiment on the features of the frozen backbone."""
+        """This experiment with the stored features of the frozen backbone as inputs."""
         assert self.bank is not None
         return replace(self, inputs=self.bank, frozen=True)
 
     @property
     def split_mark(self) -> str:
-        """SHA-256 of the names of the images by role. Where no label is held out, D_est is part of the labelled images."""
+        """SHA-256 of the image names by role. Without held-out labels D_est counts as part of the labelled images."""
         s, roles = self.settings, self.roles
         held_out = holds_out(s.method, s.protocol)
         parts = (roles.sup, roles.est) if held_out else (roles.labelled,)
@@ -122,23 +122,23 @@ class Experiment:
         return hashlib.sha256(json.dumps(names).encode()).hexdigest()
 
     def training_features(self) -> np.ndarray:
-        """Mean features (n, D) of the training images, labelled or not: what the scaling of a head learns from."""
+        """Mean features (n, D) of all training images, labelled or not; a head's scaling is fitted on them."""
         assert self.bank is not None
         return self.bank.mean(np.sort(np.concatenate([self.roles.labelled, self.roles.unlabelled])))
 
     @property
     def stored_backbone(self) -> StoredBackbone | None:
-        """What stands for the backbone where the head alone is trained; None where networks look at images."""
+        """The placeholder of the backbone if only the head is trained; None if networks take images."""
         return self.bank.backbone if self.frozen and self.bank is not None else None
 
     def place(self, network: nn.Module) -> nn.Module:
-        """The network on the device, as the stage trains it: a frozen backbone is put aside."""
+        """The network on the device, ready for this stage: a frozen backbone is detached."""
         if self.frozen:
             detach_backbone(network, self.settings.features.grid)
         return network.to(self.runtime.device)
 
     def on_features(self, phase: Phase, network: nn.Module) -> "Experiment":
-        """This experiment, on features of all images computed once where the phase works on them."""
+        """This experiment with features as inputs if the phase works on features; they are computed once for all images."""
         if phase.features is None:
             return self
         rows = np.arange(self.store.n)
@@ -156,24 +156,24 @@ class Experiment:
         """Scores (n, C) of images by a network in eval mode, on its device.
 
         Args:
-            function: what to compute, (network, inputs) -> (b, ...), instead of the method's scores.
-            weak: (stage, epoch) for a weak view; without it the test view.
-            desc: name of the progress bar; None: no bar.
+            function: (network, inputs) -> (b, ...), computed instead of the method's scores.
+            weak: (stage, epoch) of a weak view; None: the test view.
+            desc: title of the progress bar; None: no bar.
         """
         function = self.method.scores if function is None else function
-        shown = rows if len(rows) else np.zeros(1, np.int64)  # without rows any image tells the shape of an answer
-        batches = self.inputs.scoring(self.runtime, shown, weak)
+        scored = rows if len(rows) else np.zeros(1, np.int64)  # without rows one image shows the shape of the result
+        batches = self.inputs.scoring(self.runtime, scored, weak)
         if desc is not None:
-            batches = progress(batches, desc=desc, total=len(shown), unit="image", count=lambda batch: len(batch[0]))
+            batches = progress(batches, desc=desc, total=len(scored), unit="image", count=lambda batch: len(batch[0]))
         was_training = network.training
         network.eval()
-        out: Tensor | None = None  # filled part by part: with all parts beside it, memory would be twice the result's
+        out: Tensor | None = None  # filled in place: concatenating the parts would take twice the memory
         start = 0
         with torch.inference_mode(), self.runtime.autocast():
             for _, inputs in batches:
                 part = function(network, inputs)[: len(rows)]
                 if out is None:
-                    with torch.inference_mode(False):  # training may use the result
+                    with torch.inference_mode(False):  # an ordinary tensor, which training can use
                         out = torch.empty(len(rows), *part.shape[1:], device=part.device)
                 out[start : start + len(part)] = part
                 start += len(part)

@@ -1,5 +1,5 @@
-"""Labels that training must not read, for diagnostics and scores. Each reader is opened where it may be used and never passed
-on, except the oracle of calibration.policy `optimal` (`Settings.reads_hidden_labels`)."""
+"""Hidden labels, which training must not read, for diagnostics and test scores. Code that may read them opens its own reader and
+never passes it on, except the oracle of calibration.policy `optimal` (`Settings.reads_hidden_labels`)."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +18,9 @@ class HiddenLabelReader:
     folder: Path
 
     def labels(self, rows: np.ndarray) -> tuple[Tensor, Tensor]:
-        """(n, C) and (n,) bool: the labels, and whether a row has any; zero where it has none.
+        """Labels (n, C), and (n,) bool: the row has labels. Rows without labels are zero.
 
-        uint8 of 0 and 1, or where entries of these rows are unknown int8 with -1.
+        The labels are uint8 of 0 and 1, or int8 with -1 if entries of these rows are unknown.
         """
         known = labelled_mask(self.folder)[rows]
         of_known = read_labels(self.folder, rows[known], partial=True)

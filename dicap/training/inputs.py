@@ -1,8 +1,8 @@
-"""What a network is given: views of images, or features of them that were computed once.
+"""The inputs of a network: views of images, or features that were computed once.
 
-Each source has two methods. `views`: the views of every step of an epoch from step `start` on, {request key: (B, ...)} on the
-device; a view is a pure function of (seed, stage, epoch, row, request). `scoring`: (rows, inputs) in order, for passes that need
-no strong view; `weak` is (stage, epoch) of the weak view, None for the test view.
+Each source has two methods. `views` yields {request key: (B, ...)} on the device for every step of an epoch, from step `start`
+on. A view is a pure function of (seed, stage, epoch, row, request). `scoring` yields (rows, inputs) in the order of the rows, for
+passes without strong views; `weak` is the (stage, epoch) of the weak view, None for the test view.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,12 +17,12 @@ from dicap.data.store import Store
 from dicap.machine.runtime import Runtime
 from dicap.network.stored import StoredBackbone
 
-SCORING_BATCH = 256  # images in a scoring step; changes no result beyond rounding
+SCORING_BATCH = 256  # images per scoring step; it affects results only by rounding
 
 
 @dataclass(frozen=True)
 class Images:
-    """Views that are drawn at each step."""
+    """Views drawn from images at each step."""
 
     store: Store
     seed: int
@@ -47,7 +47,7 @@ class Images:
 
 @dataclass(frozen=True)
 class FixedFeatures:
-    """One feature vector per image, whatever the view."""
+    """One feature vector per image, the same for all views."""
 
     features: Tensor  # (N, D) on the device
 
@@ -65,11 +65,11 @@ class FixedFeatures:
 
 
 class FrozenFeatures(Protocol):
-    """Feature maps of a frozen backbone that were computed once; what has them is plugged in (`dicap.plugins`)."""
+    """Feature maps of a frozen backbone that were computed once; a plugin implements this (`dicap.plugins`)."""
 
     @property
     def backbone(self) -> StoredBackbone:
-        """What stands for the backbone in a network that is only asked with feature maps."""
+        """The placeholder of the backbone in a network whose inputs are feature maps."""
         ...
 
     def views(
@@ -83,7 +83,7 @@ class FrozenFeatures(Protocol):
         ...
 
     def mean(self, rows: np.ndarray) -> np.ndarray:
-        """(n, D) float32: the mean over positions."""
+        """(n, D) float32: the mean of the feature map over its positions."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""One optimiser step as published: AdamW, one-cycle, EMA, mixed precision (docs/methods.md 2.6, 2.7)."""
+"""The optimiser step as published: AdamW, one-cycle, EMA, mixed precision (docs/methods.md 2.6, 2.7)."""
 
 import copy
 import inspect
@@ -14,7 +14,7 @@ from dicap.methods.base import ParamGroup
 
 
 class AdamW(torch.optim.AdamW):
-    """Torch's own, without the decorators that load its compiler at the first call, although nothing is compiled: 1.4 s."""
+    """Torch's AdamW without its decorators, which load torch's compiler at the first call: 1.4 s, though nothing is compiled."""
 
     step = torch.no_grad()(inspect.unwrap(torch.optim.AdamW.step))
     add_param_group = inspect.unwrap(torch.optim.AdamW.add_param_group)
@@ -23,13 +23,13 @@ class AdamW(torch.optim.AdamW):
 
 
 class Optimisation:
-    """AdamW on every trainable tensor, a one-cycle schedule and an EMA copy of a network.
+    """AdamW on every trainable tensor, a one-cycle schedule, and an EMA copy of the network.
 
-    A method may have several parameter groups, each with an optimiser and a schedule of its own, and companions: networks
-    that are trained beside the model and are no part of it.
+    A method may have several parameter groups, each with its own optimiser and schedule. It may also have companions: networks
+    that are trained together with the model but are not part of it.
 
-    An update is skipped on the device when the loss or a gradient is not finite, without asking the host; `first_bad_step`
-    remembers where that happened for the first time (-1: never).
+    If the loss or a gradient is not finite, the device skips the update without synchronising with the CPU. `first_bad_step` is
+    the first such step (-1: none).
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Optimisation:
         self.network = network
         companions = nn.ModuleDict() if companions is None else companions.to(runtime.device)
         self.ema, self._move = copy.deepcopy(network).eval(), get_ema_multi_avg_fn(ema_decay)
-        # Listed once: to list the tensors anew at each step took a small network a tenth of it.
+        # The tensors are listed once: listing them at each step took a tenth of a small network's step.
         pairs = list(zip(self.ema.state_dict().values(), network.state_dict().values(), strict=True))
         self._averaged = [pair for pair in pairs if pair[0].is_floating_point()]
         self._counted = [pair for pair in pairs if not pair[0].is_floating_point()]
@@ -69,21 +69,21 @@ class Optimisation:
         }
         self.scaler = torch.amp.GradScaler(runtime.device.type, enabled=runtime.amp is torch.float16)
         self.first_bad_step = torch.full((), -1, dtype=torch.int64, device=runtime.device)
-        self.steps = 0  # of this process
-        # The tables of learning rates are rebuilt, not saved.
+        self.steps = 0  # since this process started
+        # Everything below is saved in checkpoints.
         self._saved: dict[str, Any] = {"network": network, "ema": self.ema, "companions": companions, "scaler": self.scaler}
         self._saved |= {f"optimiser of {name}": optimiser for name, optimiser in self.optimisers.items()}
         self._saved |= {f"schedule of {name}": schedule for name, schedule in self.schedules.items()}
 
     @property
     def lr(self) -> float:
-        """The learning rate of the next step, of the first parameter group."""
+        """The learning rate of the first parameter group in the next step."""
         return float(next(iter(self.optimisers.values())).param_groups[0]["lr"])
 
     def norms(self, terms: Sequence[Tensor]) -> Tensor:
-        """Norm of each term's gradient over all that is trained, (terms,), without its scale; NaN where it is not finite.
+        """Norm of each term's gradient over all trained parameters, (terms,), without the loss scale; NaN if not finite.
 
-        A backward pass a term, through a graph that is kept: nothing that training reads is changed.
+        This takes one backward pass per term and keeps the graph; the state of training does not change.
         """
         parameters, norms = self._without_gradients(self.param_groups), []
         for term in terms:
@@ -93,13 +93,13 @@ class Optimisation:
         return torch.stack([torch.where(norm.isfinite(), norm, torch.nan) for norm in norms])
 
     def update(self, loss: Tensor, groups: Sequence[str] = ()) -> None:
-        """Backward, finite check and AdamW, for the named parameter groups (all by default) and no others."""
+        """Backward pass, finite check and AdamW step for the named parameter groups only (default: all)."""
         names = groups or tuple(self.param_groups)
         parameters = self._without_gradients(names)
         self.scaler.scale(loss).backward(inputs=parameters)
         loss = loss.detach()
         if self.scaler.is_enabled():
-            # Overflow is an ordinary event in fp16: the scaler skips the step and lowers its scale. Only the loss must be finite.
+            # Overflow is normal in fp16: the scaler skips the step and lowers its scale. Only the loss must be finite.
             finite = torch.isfinite(loss)
             for name in names:
                 self.scaler.step(self.optimisers[name])
@@ -108,7 +108,7 @@ class Optimisation:
             gradients = [p.grad for p in parameters if p.grad is not None]
             finite = torch.isfinite(loss) & torch.isfinite(nn.utils.get_total_norm(gradients))
             for name in names:
-                # The protocol by which GradScaler tells a fused optimiser to skip: decided on the device.
+                # GradScaler's protocol: with found_inf a fused optimiser skips the step on the device.
                 self.optimisers[name].found_inf = (~finite).float()  # type: ignore[attr-defined]
                 self.optimisers[name].grad_scale = None  # type: ignore[attr-defined]
                 self.optimisers[name].step()
@@ -117,7 +117,7 @@ class Optimisation:
         )
 
     def _without_gradients(self, groups: Iterable[str]) -> list[nn.Parameter]:
-        """The parameters of these groups, rid of the gradients of the step before, whose memory is needed."""
+        """The parameters of these groups, after freeing the gradients of the previous step to save memory."""
         parameters = [p for name in groups for p in self.param_groups[name].parameters]
         for p in parameters:
             p.grad = None
@@ -125,20 +125,20 @@ class Optimisation:
 
     @torch.no_grad()
     def advance(self) -> None:
-        """After the updates of a step: schedules, and the EMA moves towards the network (docs/methods.md 2.7, Equation (3))."""
+        """Advance schedules and EMA after the updates of a step (docs/methods.md 2.7, Equation (3))."""
         for schedule in self.schedules.values():
             schedule.step()
         averages, values = map(list, zip(*self._averaged, strict=True))
         self._move(averages, values, 0)
-        for count, value in self._counted:  # as BatchNorm's steps
+        for count, value in self._counted:  # integers, such as BatchNorm's step counts
             count.copy_(value)
         self.steps += 1
 
     def state_dict(self) -> dict[str, Any]:
-        """All that the next step depends on."""
+        """Everything that the next step depends on."""
         return {name: part.state_dict() for name, part in self._saved.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue exactly where `state_dict` was taken."""
+        """Restore the state that `state_dict` returned."""
         for name, part in self._saved.items():
             part.load_state_dict(state[name])

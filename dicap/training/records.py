@@ -13,12 +13,12 @@ from dicap.files.artifacts import write_epoch
 from dicap.files.tables import lists
 from dicap.methods.base import Refresh
 
-# (N, C) confidences and K -> the true rate and the number of entries of every bin, (K,) each; None without hidden labels.
+# (confidences (N, C), K) -> the true rate and the number of entries of every bin, (K,) each; None without hidden labels.
 Optimal = Callable[[Tensor, int], tuple[Tensor, Tensor] | None]  # see Diagnostics.optimal
 
 
 def record(refresh: Refresh, folder: Path, epoch: int, *, ids: np.ndarray, classes: list[str], optimal: Optimal) -> None:
-    """Write `<folder>/{weights,thresholds,pseudo_labels}/epoch-NNN.parquet` for what the method has."""
+    """Write `<folder>/{weights,thresholds,pseudo_labels}/epoch-NNN.parquet`, the first two only if the method has them."""
     pseudo, rates, thresholds = refresh.pseudo, refresh.rates, refresh.thresholds
     if rates is not None:
         write_epoch(_weights(rates.cpu(), optimal(pseudo.confidence, len(rates.r_pos))), folder, "weights", epoch)
@@ -31,7 +31,7 @@ def record(refresh: Refresh, folder: Path, epoch: int, *, ids: np.ndarray, class
 
 
 def _weights(rates: Rates, optimal: tuple[Tensor, Tensor] | None) -> dict[str, Any]:
-    """One row per bin."""
+    """Columns of the weights table, one row per bin."""
     bins = len(rates.r_pos)
     k = np.arange(bins)
     true, entries = (None, None) if optimal is None else (optimal[0].cpu().numpy(), optimal[1].long().cpu().numpy())

@@ -1,4 +1,4 @@
-"""One stage from its inputs to its published folder: state folder, lock, resume, stop."""
+"""Runs one stage from its inputs to its published folder: checkpoints, lock, resume, stop."""
 
 import shutil
 from collections.abc import Callable
@@ -29,22 +29,22 @@ def run_stage(
     log: Log,
     source: Path | None = None,
 ) -> None:
-    """Train one stage, resuming what an earlier run left; publish its products at `out` and its costs beside them.
+    """Train one stage, resuming from the checkpoint of an earlier run; publish its products at `out` and its costs beside `out`.
 
     Args:
-        network: makes the network to start from.
-        inputs: files whose content the result depends on.
-        source: the folder that the stage before published, for a loop that needs more of it than its model.
-        root: the project's folder, under which the state lies.
+        network: makes the initial network.
+        inputs: files that the result depends on.
+        source: the published folder of the previous stage, for a loop that needs more than its model.
+        root: the project's folder, which holds the state folders.
 
     Raises:
-        Stopped: after a clean stop.
+        Stopped: a signal stopped the stage; its checkpoint is saved.
     """
     loop = loop_of(stage, experiment.settings)
     with RunState(root, stage, fingerprint(depends(stage, experiment, inputs)), log) as state, StopSignal() as stop:
         if not state.is_done():
             loop(Trainer(experiment, stage, state, stop, log, source), experiment.place(network()))
-        # A signal after the last step waits: what is trained is published.
+        # A signal after the last step is ignored until the finished stage is published.
         with replacing(cost_file(out.parent, stage)) as temporary:
             shutil.copyfile(state.cost, temporary)
             with replacing_folder(out) as folder:
@@ -53,7 +53,7 @@ def run_stage(
 
 
 def depends(stage: str, experiment: Experiment, inputs: list[Path]) -> dict[str, Any]:
-    """All that the result of a stage depends on: {settings, code, inputs}, the last as {name: sha256}."""
+    """Everything that the result of a stage depends on: {settings, code, inputs}; inputs is {name: sha256}."""
     files = {f"{path.parent.name}/{path.name}": sha256(path) for path in inputs}
     if (weights := Path(experiment.settings.backbone_weights)).is_file():
         files["weights of the backbone"] = sha256(weights)
@@ -67,6 +67,6 @@ def depends(stage: str, experiment: Experiment, inputs: list[Path]) -> dict[str,
 def _copy(source: Path, target: Path) -> None:
     try:
         shutil.copytree(source, target, dirs_exist_ok=True)
-    except shutil.Error as error:  # a list of failures, each (from, to, why)
-        _, place, why = error.args[0][0]
-        raise DataError(f"{place}: {why}; make room or choose another disk, and run again: nothing is trained twice") from None
+    except shutil.Error as error:  # a list of failures, each (source, target, reason)
+        _, path, reason = error.args[0][0]
+        raise DataError(f"{path}: {reason}; make room or choose another disk, and run again: nothing is trained twice") from None

@@ -24,15 +24,15 @@ class EpochTeacher:
         return self.experiment.predict(self.network, rows, weak=("refresh", self.epoch))
 
     def outputs(self, rows: np.ndarray, function: Callable[[nn.Module, Tensor], Tensor]) -> Tensor:
-        """(n, ...) float32 of the network in training."""
+        """function(network, inputs) of the network being trained, (n, ...) float32."""
         return self.experiment.predict(self.online, rows, function=function, weak=("refresh", self.epoch))
 
     def labels(self, rows: np.ndarray) -> Tensor:
-        """(n, C) labels of D_l, -1 where unknown."""
+        """(n, C) labels of rows of D_l, -1 if unknown."""
         return self.experiment.labels.of(rows).to(self.experiment.runtime.device)
 
     def hidden_labels(self, rows: np.ndarray) -> tuple[Tensor, Tensor]:
-        """(n, C) labels and (n,) bool, whether a row has any, where `Settings.reads_hidden_labels`."""
+        """Labels (n, C), and (n,) bool: the row has labels; only with `Settings.reads_hidden_labels`."""
         assert self.experiment.oracle is not None
         labels, known = self.experiment.oracle.labels(rows)
         return labels.to(self.experiment.runtime.device), known.to(self.experiment.runtime.device)

@@ -1,4 +1,4 @@
-"""A stage in progress. The loops call it by name: begin, batches, update, end_step, end_epoch, publish."""
+"""The trainer of a stage. A loop calls its methods begin, batches, update, end_step, end_epoch and publish."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -34,24 +34,24 @@ from dicap.training.optimisation import Optimisation
 from dicap.training.records import record
 from dicap.training.teacher import EpochTeacher
 
-CHECK_EVERY = 50  # steps between looks at the finite flag on a GPU, where each look waits for the device
-SAVE_SECONDS = 300.0  # of steps at most so much is lost to a kill
+CHECK_EVERY = 50  # steps between checks of the finite flag on a GPU, because each check waits for the device
+SAVE_SECONDS = 300.0  # between checkpoints within an epoch: a kill loses at most this much work
 
-Log = Callable[[list[str]], object]  # takes lines worth knowing
+Log = Callable[[list[str]], object]  # takes lines for the user
 
 
 @dataclass
 class Checkpoint:
-    """What survives a kill, beside the learner's networks and optimisers.
+    """The saved state of a stage, apart from the learner's networks and optimisers.
 
     Attributes:
-        epoch, step: the next step to take.
-        history: one row per finished epoch; costs: as many, of what each took; spent: seconds of this epoch by part.
-        row: what is known of this epoch for the history.
-        sums: of the loss terms over this epoch's steps.
-        refresh: the pseudo-labels of this epoch and their tables, without confidences; None before they are made.
-            Where each batch is labelled anew, with confidences, and of the steps that are done those of the batches.
-        carry: tensors that the method keeps from epoch to epoch.
+        epoch, step: the next step to run.
+        history, costs: one row per finished epoch; spent: seconds spent in this epoch, by part.
+        row: values of this epoch's history row so far.
+        sums: sums of the loss terms over this epoch's steps.
+        refresh: this epoch's pseudo-labels and their tables, without confidences; None before they are made. With
+            `Phase.relabel` it has confidences, and finished steps hold the labels that their batches got.
+        carry: `Refresh.carry`, the tensors that the method keeps from epoch to epoch.
     """
 
     epoch: int = 0
@@ -69,20 +69,20 @@ class Trainer:
     """Saves, resumes, stops, scores and records a stage.
 
     Attributes:
-        checkpoint: how far the stage is.
-        networks: raw, and ema where there is an average, on the device; by `begin`.
+        checkpoint: progress of the stage.
+        networks: {"raw": network, "ema": its average, if any}, on the device; set by `begin`.
     """
 
     def __init__(
         self, experiment: Experiment, stage: str, state: RunState, stop: StopSignal, log: Log, source: Path | None = None
     ) -> None:
-        """`source`: the folder that the stage before published."""
+        """`source`: the published folder of the previous stage."""
         self.experiment, self.stage, self.state, self.stop, self.log, self.source = experiment, stage, state, stop, log, source
         self.settings, self.method = experiment.settings, experiment.method
         self.checkpoint = Checkpoint()
         self.meter = Meter(experiment.runtime.device)
         self.autocast = experiment.runtime.autocast  # mixed precision, for the forward pass and the losses
-        self._steps = 0  # of the epoch; none where the stage is solved
+        self._steps = 0  # per epoch; 0 for a stage that is solved instead of trained by steps
         self._saved = time.monotonic()
 
     # -- the stage
@@ -98,12 +98,12 @@ class Trainer:
         groups: Sequence[ParamGroup] = (),
         companions: nn.ModuleDict | None = None,
     ) -> None:
-        """A new optimiser, cycle and EMA for the network (docs/methods.md 2.6, 2.7), or the ones in the saved state to resume.
+        """Begin a phase with a new optimiser, one-cycle and EMA (docs/methods.md 2.6, 2.7), or resume it from its checkpoint.
 
         Args:
-            steps: of an epoch.
-            eval_every: epochs between scores of the test images.
-            groups: tensors with optimisers of their own; companions: networks trained beside this one and no part of it.
+            steps: per epoch.
+            eval_every: epochs between evaluations on the test images.
+            groups: parameter groups with their own optimisers; companions: networks trained together with this network.
         """
         o = self.settings.optimiser
         network.to(self.experiment.runtime.device)
@@ -122,9 +122,9 @@ class Trainer:
         self.begin_with(self.optimisation, networks, phase, eval_every=eval_every)
 
     def begin_with(self, learner: Any, networks: dict[str, nn.Module], phase: Phase, *, eval_every: int) -> None:
-        """Begin a phase with what changes its networks, or resume it from the newest whole state, if there is one.
+        """Begin a phase, or resume it from its newest undamaged checkpoint.
 
-        `learner`: has `state_dict` and `load_state_dict`: an `Optimisation`, or the solution of a convex problem.
+        `learner` updates the networks and has `state_dict` and `load_state_dict`: an `Optimisation`, or a convex solution.
         """
         self.learner, self.networks, self.phase, self._eval_every = learner, networks, phase, eval_every
         with torch.serialization.safe_globals([Refresh, PseudoLabels, Rates, Thresholds]):  # tuples of tensors
@@ -138,22 +138,22 @@ class Trainer:
 
     @property
     def epochs(self) -> range:
-        """The epochs that are left."""
+        """The remaining epochs."""
         return range(self.checkpoint.epoch, self.phase.epochs)
 
     def publish(self, evidence: Callable[[nn.Module], Evidence] | None = None) -> None:
-        """model.safetensors is what the next stage starts from; its counterpart is beside it under its own name.
+        """Write models and history. The next stage starts from model.safetensors; model_raw or model_ema is its counterpart.
 
-        `evidence`: of each network; None: `dicap.training.evidence.evidence_of`.
+        `evidence`: computes a network's evidence; None: `dicap.training.evidence.evidence_of`.
         """
         at, e, folder = self.checkpoint, self.experiment, self.state.products
-        first = self.phase.publishes if self.phase.publishes in self.networks else "raw"
+        published = self.phase.publishes if self.phase.publishes in self.networks else "raw"
         facts = {"settings": self.settings, "classes": e.store.classes, "stage": self.stage, "split": e.split_mark}
         for which, network in self.networks.items():
-            its = evidence_of(e, network, self.stage) if evidence is None else evidence(network)
+            own_evidence = evidence_of(e, network, self.stage) if evidence is None else evidence(network)
             attach_backbone(network)
-            name = "model" if which == first else f"model_{which}"
-            save_model(network, folder / f"{name}.safetensors", which=which, evidence=its, **facts)
+            name = "model" if which == published else f"model_{which}"
+            save_model(network, folder / f"{name}.safetensors", which=which, evidence=own_evidence, **facts)
         write_history(at.history, folder / "history.csv", HISTORY)
         write_history(at.costs, self.state.cost, COST)
 
@@ -161,26 +161,26 @@ class Trainer:
 
     @property
     def teacher(self) -> nn.Module:
-        """The network whose scores become pseudo-labels: the average, where there is one."""
+        """The network whose scores become pseudo-labels: the EMA network if there is one."""
         return self.networks.get("ema", self.networks["raw"])
 
     def refresh(self, make: Callable[[Teacher], Refresh], *, recorded: bool = True, parquet: bool = True) -> Refresh:
-        """What this epoch trains on: what `make` makes of its teacher, or made of it before a stop or a kill.
+        """The epoch's pseudo-labels: made by `make` from its teacher, or taken from the checkpoint.
 
-        `recorded`: by `record_refresh`, with or without `parquet`; else it is only kept in the checkpoint.
+        `recorded`: `record_refresh` records them, with or without `parquet`; else they are only kept in the checkpoint.
         """
         at, experiment = self.checkpoint, self.experiment
         if at.refresh is not None:
             return at.refresh
         with self.meter.timing("refresh"):
-            made = make(EpochTeacher(experiment, self.teacher, self.networks["raw"], at.epoch, at.carry))
-            return self.record_refresh(made, parquet=parquet) if recorded else self.keep_refresh(made)
+            refresh = make(EpochTeacher(experiment, self.teacher, self.networks["raw"], at.epoch, at.carry))
+            return self.record_refresh(refresh, parquet=parquet) if recorded else self.keep_refresh(refresh)
 
     def record_refresh(self, refresh: Refresh, *, parquet: bool = True) -> Refresh:
-        """Keep what the epoch trains on in the checkpoint, its summary in the history and, unless told otherwise, all as Parquet.
+        """Keep the epoch's pseudo-labels in the checkpoint and their summary in the history; with `parquet` write Parquet files.
 
         Returns:
-            the refresh without its confidences: only its record and its diagnostics read them.
+            the refresh without confidences, which only the record and the diagnostics read.
         """
         at, classes = self.checkpoint, self.experiment.store.classes
         if parquet:
@@ -193,7 +193,7 @@ class Trainer:
         return self.keep_refresh(refresh.without_confidences())
 
     def keep_refresh(self, refresh: Refresh) -> Refresh:
-        """Keep what the epoch trains on in the checkpoint."""
+        """Keep the epoch's pseudo-labels in the checkpoint."""
         at = self.checkpoint
         at.refresh = refresh = moved(refresh, self.experiment.runtime.device)
         at.carry = dict(refresh.carry)
@@ -201,30 +201,30 @@ class Trainer:
 
     @cached_property
     def diagnostics(self) -> Diagnostics:
-        """What hidden labels tell about the pseudo-labels, for the record and the history."""
+        """Quality of the pseudo-labels by hidden labels, for the record and the history."""
         return Diagnostics(self.experiment, self.phase.unlabelled)
 
     # -- the steps of an epoch
 
     def batches(self, source: Batches) -> Iterator[Batch]:
-        """The batches of the epoch from the checkpoint's step on."""
+        """The batches of the epoch, starting at the checkpoint's step."""
         at, experiment = self.checkpoint, self.experiment
         self._source, self._steps = source, len(source.steps)
-        at.row.setdefault("lr", self.optimisation.lr)  # of the epoch's first step; a resumed epoch reports the same
+        at.row.setdefault("lr", self.optimisation.lr)  # of the epoch's first step, also in a resumed epoch
         requests = source.requests()
         views = experiment.inputs.views(experiment.runtime, requests, stage=self.stage, epoch=at.epoch, start=at.step)
         self.networks["raw"].train()
         images = [step.images for step in source.steps]
-        done, coming = sum(images[: at.step]), iter(images[at.step :])
-        rest = time_left([60 * row["minutes"] for row in at.costs], len(self.epochs))
-        heading = f"{self.stage}, epoch {at.epoch + 1} of {self.phase.epochs}{rest and f', {rest} left'}"
+        done, remaining = sum(images[: at.step]), iter(images[at.step :])
+        duration = time_left([60 * row["minutes"] for row in at.costs], len(self.epochs))
+        heading = f"{self.stage}, epoch {at.epoch + 1} of {self.phase.epochs}{duration and f', {duration} left'}"
         bar = progress(
             self.meter.steps(views),
             desc=heading,
             total=sum(images),
             unit="image",
             initial=done,
-            count=lambda _: next(coming),
+            count=lambda _: next(remaining),
         )
         with closing(bar):
             for inputs in bar:
@@ -235,11 +235,11 @@ class Trainer:
         self._check_finite()
 
     def update(self, terms: dict[str, Tensor], *groups: str) -> None:
-        """Backward pass and AdamW for the sum of the loss terms, of the named parameter groups (all by default)."""
+        """Backward pass and AdamW step on the sum of the loss terms, for the named parameter groups (default: all)."""
         at = self.checkpoint
-        # A backward pass a term. In the warm-up of scored epochs alone: in an epoch of ten steps two passes cost a tenth.
+        # The norms take one backward pass per term. The warm-up measures them only in evaluated epochs: its epochs are short.
         if at.step == 0 and len(terms) > 1 and not groups and (self.stage == "train" or self.is_evaluated):
-            norms = self.optimisation.norms(list(terms.values()))  # on the device: no step waits for them
+            norms = self.optimisation.norms(list(terms.values()))  # they stay on the device: no step waits for them
             at.row |= {name.replace("loss_", "grad_"): norm for name, norm in zip(terms, norms, strict=True)}
         total = torch.stack(list(terms.values())).sum()
         self.optimisation.update(total, groups)
@@ -247,25 +247,25 @@ class Trainer:
             at.sums[name] = at.sums.get(name, 0) + value.detach().double()
 
     def end_step(self) -> None:
-        """One-cycle and EMA after the updates of a step. Every SAVE_SECONDS the state is saved, and where a signal asks for it.
+        """Advance one-cycle and EMA after the updates of a step. Save a checkpoint every SAVE_SECONDS and after a signal.
 
         Raises:
-            Stopped: after SIGINT or SIGTERM, with the state saved.
-            DataError: when a loss or gradient was not finite; nothing is saved, the ids of the batch are written.
+            Stopped: SIGINT or SIGTERM arrived; the checkpoint is saved.
+            DataError: a loss or gradient was not finite; no checkpoint is saved, and a file lists the ids of the batch.
         """
         at = self.checkpoint
         self.optimisation.advance()
         at.step += 1
         if self.experiment.runtime.device.type == "cpu" or at.step % CHECK_EVERY == 0:
             self._check_finite()
-        stop = bool(self.stop) and at.step < self._steps  # else the epoch is ended first
+        stop = bool(self.stop) and at.step < self._steps  # after the last step `end_epoch` stops
         if stop or time.monotonic() - self._saved > SAVE_SECONDS:
             self._check_finite()
             self._write(stop)
 
     @property
     def _progress(self) -> str:
-        """What is done of the stage."""
+        """Finished epochs and steps in words."""
         at = self.checkpoint
         return f"{at.epoch} of {self.phase.epochs} epochs{(at.step and f' and step {at.step}') or ''}"
 
@@ -274,24 +274,24 @@ class Trainer:
         if bad < 0:
             return
         step = max(self.checkpoint.step - (self.optimisation.steps - bad), 0)
-        place = self.state.folder / "not_finite.txt"
+        path = self.state.folder / "not_finite.txt"
         rows = np.unique(np.concatenate(self._source.rows(self._source.steps[step])))
-        with replacing(place) as temporary:
+        with replacing(path) as temporary:
             temporary.write_text("\n".join(self.experiment.store.ids[rows]) + "\n", encoding="utf-8")
         raise DataError(
             f"{self.stage}: the loss is not finite in step {step + 1} of epoch {self.checkpoint.epoch + 1}; the ids of its "
-            f"images are in {place}. No weights were updated with it. Lower optimiser.lr, or look at these images"
+            f"images are in {path}. No weights were updated with it. Lower optimiser.lr, or look at these images"
         )
 
     # -- the end of an epoch
 
     @property
     def is_evaluated(self) -> bool:
-        """Whether the test images are scored at the end of this epoch."""
+        """Whether this epoch ends with an evaluation on the test images."""
         return (self.checkpoint.epoch + 1) % self._eval_every == 0 or self.checkpoint.epoch + 1 == self.phase.epochs
 
     def end_epoch(self) -> None:
-        """Score the test images where it is due, add the epoch's rows to history and costs, and save the state.
+        """Evaluate on the test images if `is_evaluated`, add the epoch's rows to history and costs, and save a checkpoint.
 
         Raises Stopped after SIGINT or SIGTERM.
         """
@@ -301,8 +301,8 @@ class Trainer:
                 scores = {name: self.experiment.predict(net, self.experiment.roles.test) for name, net in self.networks.items()}
                 at.row |= map_of_scores(self.experiment, scores)
         at.row = {name: float(value) if isinstance(value, Tensor) else value for name, value in at.row.items()}
-        heading, told = f"{self.stage}, epoch {at.epoch + 1}", {term for row in at.history for term in ledger.idle(row)}
-        self.log([f"{heading}: {ledger.in_words(*term)}" for term in ledger.idle(at.row).items() if term[0] not in told])
+        heading, reported = f"{self.stage}, epoch {at.epoch + 1}", {term for row in at.history for term in ledger.idle(row)}
+        self.log([f"{heading}: {ledger.in_words(*term)}" for term in ledger.idle(at.row).items() if term[0] not in reported])
         means = {name: float(value) / self._steps for name, value in at.sums.items()}
         row = dict.fromkeys(HISTORY) | {"epoch": at.epoch, "steps": self._steps or None}
         at.history.append(row | means | at.row)
@@ -312,16 +312,16 @@ class Trainer:
         self._write(bool(self.stop))
 
     def _write(self, stop: bool) -> None:
-        """Write a generation of the state. Raises Stopped where that was asked for."""
+        """Save a checkpoint; with `stop` raise Stopped afterwards."""
         saved = vars(self.checkpoint) | {"spent": self.meter.spent()}
         self.state.save({"learner": self.learner.state_dict(), "checkpoint": saved})
         self._saved = time.monotonic()
         if stop:
-            raise Stopped(f"{self.stage}: state saved after {self._progress}; run again to continue")
+            raise Stopped(f"{self.stage}: checkpoint saved after {self._progress}; run again to continue")
 
 
 def moved(value: Any, device: torch.device) -> Any:
-    """The tensors of nested containers on a device; all else as it is."""
+    """A copy of nested containers with all tensors on a device; other values stay."""
     if isinstance(value, Tensor):
         return value.to(device)
     if isinstance(value, dict):

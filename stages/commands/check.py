@@ -1,4 +1,4 @@
-"""`dicap-stage check`: the settings of a run, looked at before any stage removes what it made."""
+"""`dicap-stage check`: checks the settings of a run before DVC removes any results."""
 
 import re
 from pathlib import Path
@@ -12,17 +12,17 @@ from dicap.settings.catalogue import BUNDLED, NAMED_WEIGHTS
 from stages.support.common import DATA, params_option, raw_set, resolve_and_warn
 from stages.support.terminal import finish
 
-KNOWN = (("resnet50", "imagenet"), ("tf_efficientnet_lite0", "lite"), ("test_resnet", "random"))  # those of configs/
+KNOWN = (("resnet50", "imagenet"), ("tf_efficientnet_lite0", "lite"), ("test_resnet", "random"))  # backbones of configs/
 REQUIREMENTS = Path("requirements.txt")  # written by `dicap-stage new`
-ASKED = re.compile(r"^dicap==(\d+(?:\.\d+)*)\s*$", re.MULTILINE)
+REQUIRED = re.compile(r"^dicap==(\d+(?:\.\d+)*)\s*$", re.MULTILINE)
 
 
 @click.command("check")
 @params_option
 def command(params: Path) -> None:
-    """Check the settings and name those that nothing reads; check that labels can be read and photographs are there.
+    """Check the settings, labels and photographs; warn about settings that have no effect.
 
-    The check runs first, because DVC removes a stage's outputs before the stage can find a mistake.
+    The check is the first stage, because DVC removes a stage's outputs before the stage can find a mistake.
     """
     _check_version()
     resolved = resolve_and_warn(params)
@@ -38,17 +38,17 @@ def command(params: Path) -> None:
 
 
 def _check_backbone(settings: Settings) -> None:
-    """Raise SettingsError where a backbone cannot be built or its weights not be read. timm takes seconds to load."""
+    """Raise SettingsError if the backbone or its weights are unusable. KNOWN is not checked, because timm loads slowly."""
     network = settings.network
     if (settings.backbone, settings.backbone_weights) not in KNOWN or (network.stride, network.tokens) != (32, "map"):
         from dicap.network.backbone import create_backbone
 
-        weights = "random" if settings.backbone_weights == "imagenet" else settings.backbone_weights  # nothing is fetched here
+        weights = "random" if settings.backbone_weights == "imagenet" else settings.backbone_weights  # no download here
         create_backbone(settings.backbone, weights, network.stride, settings.image_size, network.tokens)
 
 
 def check_data(settings: Settings) -> None:
-    """Raise DataError as `convert` would, where labels cannot be read or photographs are missing."""
+    """Raise the DataErrors of `convert` for unreadable labels or missing photographs."""
     if settings.dataset not in BUNDLED:
         from dicap.data.convert import check_files
 
@@ -56,10 +56,10 @@ def check_data(settings: Settings) -> None:
 
 
 def _check_version() -> None:
-    """Raise SettingsError where the project's version (requirements.txt), which stands for the code, is not the installed one."""
-    asked = ASKED.search(REQUIREMENTS.read_text(encoding="utf-8")) if REQUIREMENTS.is_file() else None
-    if asked and asked[1] != __version__:
+    """Raise SettingsError if the installed version is not the one in requirements.txt, which identifies the code for DVC."""
+    required = REQUIRED.search(REQUIREMENTS.read_text(encoding="utf-8")) if REQUIREMENTS.is_file() else None
+    if required and required[1] != __version__:
         raise SettingsError(
-            f"{REQUIREMENTS}: dicap: found {asked[1]}, but {__version__} is installed; pip install -r {REQUIREMENTS}, or write "
-            f"{__version__} there: then `dvc repro` runs every stage with it"
+            f"{REQUIREMENTS}: dicap: found {required[1]}, but {__version__} is installed; pip install -r {REQUIREMENTS}, or "
+            f"write {__version__} there: then `dvc repro` runs every stage with it"
         )

@@ -1,4 +1,4 @@
-"""`dicap-stage config`: the settings in force and where each comes from."""
+"""`dicap-stage config`: the settings in force and the origin of each value."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ from stages.support.terminal import spoken
 @click.command("config")
 @params_option
 def command(params: Path) -> None:
-    """Print the settings in force and where each comes from."""
+    """Print the settings in force and the origin of each value."""
     resolved = resolve_and_warn(params)
     values = dict(flatten(resolved.settings.model_dump()))
     if spoken()["json"]:

@@ -1,4 +1,4 @@
-"""`dicap-stage convert`: the raw data set becomes `data/converted`."""
+"""`dicap-stage convert`: converts the raw data set into `data/converted`."""
 
 from pathlib import Path
 
@@ -11,7 +11,9 @@ from stages.support.terminal import finish, say
 
 @click.command("convert")
 @params_option
-@click.option("--workers", envvar="DICAP_WORKERS", type=click.IntRange(0), help="Processes; default: one a core. [DICAP_WORKERS]")
+@click.option(
+    "--workers", envvar="DICAP_WORKERS", type=click.IntRange(0), help="Processes; default: one per core. [DICAP_WORKERS]"
+)
 def command(params: Path, workers: int | None) -> None:
     """Index the raw data set and write its images, resized, as one array.
 

@@ -1,4 +1,4 @@
-"""`dicap-stage doctor`: is a converted data set sound?"""
+"""`dicap-stage doctor`: checks a converted data set."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from stages.support.terminal import finish, say
 @click.argument("folder", type=click.Path(path_type=Path), required=False)
 @params_option
 def command(folder: Path | None, params: Path) -> None:
-    """Check the files of FOLDER, and its test images for copies of training images.
+    """Check the files of FOLDER, and its test images for duplicates of training images.
 
     FOLDER is a converted set, such as data/converted; default: the set of the settings.
     """
@@ -24,8 +24,8 @@ def command(folder: Path | None, params: Path) -> None:
     images, rejected, unknown = findings.meta["counts"], len(findings.meta["rejected"]), findings.meta.get("unknown", {})
     say(f"{folder}: {', '.join(f'{count} {split}' for split, count in images.items() if count)}; {rejected} rejected")
     if any(unknown.values()):
-        open_ = " and ".join(f"{count} of {split}" for split, count in unknown.items() if count)
-        say(f"labelled in part: of {open_} entries (image, class) nothing is known")
+        counts = " and ".join(f"{count} of {split}" for split, count in unknown.items() if count)
+        say(f"labelled in part: {counts} entries (image, class) are unknown")
     for test_id, train_id in findings.duplicates[:20]:
         say(f"duplicate: test {test_id} = train {train_id}")
     for line in findings.warnings:

@@ -15,13 +15,13 @@ from stages.support.terminal import finish, opening
 @click.option(
     "--model",
     type=click.Path(path_type=Path),
-    help="Another model than the pipeline's last. Its results are only shown, unless --out is given.",
+    help="Evaluate this model instead of the pipeline's last. Its results are only printed, unless --out is given.",
 )
 @out_option(None, "Write to this folder instead of artifacts/evaluate.", folder=True)
 @gallery_option
 @machine_options
 def command(params: Path, model: Path | None, out: Path | None, gallery: Path | None, **runtime) -> None:
-    """Score the test images: mAP with its 95 % interval, AP per class, and how often its yes and no are right.
+    """Score the test images: mAP with its 95 % interval, AP per class, and how often yes and no are right.
 
     --gallery writes a page that shows the test images by class and answer: right, wrong, missed, unknown.
     """
@@ -36,16 +36,16 @@ def command(params: Path, model: Path | None, out: Path | None, gallery: Path | 
         check_own_folder(out)
     settings = load(params)
     experiment = open_experiment(settings, runtime, None if model else "finetune")
-    own = ARTIFACTS / "finetune" / "model.safetensors"
+    model_path = model or ARTIFACTS / "finetune" / "model.safetensors"
     written = out or (None if model else ARTIFACTS / "evaluate")
     with tempfile.TemporaryDirectory() as scratch:
-        place = written or Path(scratch) / "evaluate"
-        result = evaluate(experiment, model or own, place, environment(), own=chosen)
-        page = plugged("gallery of test images")(settings, experiment.store, model or own, place, gallery) if gallery else None
+        folder = written or Path(scratch) / "evaluate"
+        result = evaluate(experiment, model_path, folder, environment(), own=chosen)
+        page = plugged("gallery of test images")(settings, experiment.store, model_path, folder, gallery) if gallery else None
     facts: dict[str, Any] = {"mAP": round(result["map"], 2)}
-    about, is_corrected = headline(result)
-    if is_corrected:
-        facts["mAP corrected"] = "none: the test images are too few for one number" if about is None else round(about, 2)
+    corrected, is_biased = headline(result)
+    if is_biased:
+        facts["mAP corrected"] = "none: too few test images for a single number" if corrected is None else round(corrected, 2)
     if result["map_low"] is not None:
         facts["95 % interval"] = [round(float(result[key]), 2) for key in ("map_low", "map_high")]
     facts |= {f"mAP {which}": round(result[f"map_{which}"], 2) for which in ("raw", "ema") if f"map_{which}" in result}
@@ -62,13 +62,13 @@ def command(params: Path, model: Path | None, out: Path | None, gallery: Path | 
     facts["F1 of yes"] = f"{result['f1']:.3f}"
     if result["threshold_best"] is not None:
         facts["F1 at its best"] = (
-            f"{result['f1_best']:.3f}, at {result['threshold_best']:.3g}, chosen on labelled images that no score had learnt"
+            f"{result['f1_best']:.3f}, at threshold {result['threshold_best']:.3g}, chosen on held-out labelled images"
         )
-    facts["model"] = f"{model or own}: {result['model']} model of {result['stage']}"
+    facts["model"] = f"{model_path}: {result['model']} model of {result['stage']}"
     if written is not None:
         facts |= {"numbers": str(written / "details.json"), "model card": str(written / "MODEL_CARD.md")}
     for line in result["warnings"]:
         click.echo(f"Warning: {line}", err=True)
     if page is not None:
         facts["gallery"] = str(page)
-    finish("evaluate", facts, [f"dicap-stage predict {model or own} FOLDER" if page is None else opening(page)])
+    finish("evaluate", facts, [f"dicap-stage predict {model_path} FOLDER" if page is None else opening(page)])

@@ -1,4 +1,4 @@
-"""`dicap-stage features`: what a frozen backbone sees in every image, computed once."""
+"""`dicap-stage features`: the features of a frozen backbone, computed once per image."""
 
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,9 @@ BANK = ARTIFACTS / "features"
 def command(params: Path, **runtime: Any) -> None:
     """Compute the features of all images, if a stage trains only the head.
 
-    The pretrained backbone computes the features of every image as it is. If features.views is not 0, it also computes them for
-    mirror images and for so many strong views of each image outside the test split. Features do not depend on method, ratio or
-    seed, and are reused if they were computed before, for any set. If all stages train the whole network, this is a no-op.
+    The pretrained backbone computes the features of every image. If features.views is V > 0, it also computes them for mirror
+    images, and for V strong views of each image outside the test split. Features do not depend on method, ratio or seed, and
+    are reused for every set of images. If all stages train the whole network, this is a no-op.
     """
     from dicap.files.features import write_empty
     from dicap.plugins import plugged
@@ -29,5 +29,5 @@ def command(params: Path, **runtime: Any) -> None:
         plugged("computing features")(settings, runtime, BANK)
         return
     write_empty(BANK)
-    why = "none: no stage trains the head alone (warmup.trainable, train.trainable)"
-    finish("features", {"bank": str(BANK), "features": why}, ["dicap-stage warmup"])
+    reason = "none: no stage trains the head alone (warmup.trainable, train.trainable)"
+    finish("features", {"bank": str(BANK), "features": reason}, ["dicap-stage warmup"])

@@ -1,4 +1,4 @@
-"""`dicap-stage finetune`: the head alone, on D_est."""
+"""`dicap-stage finetune`: trains the head alone on D_est."""
 
 from pathlib import Path
 
@@ -12,5 +12,5 @@ from stages.support.passing import run_from
 @params_option
 @machine_options
 def command(params: Path, **runtime) -> None:
-    """Train the head alone on D_est, from the main stage's model."""
+    """Train the head alone on D_est, starting from the main stage's model."""
     run_from("train", "finetune", params, runtime)

@@ -1,4 +1,4 @@
-"""`dicap-stage histogram`: look at a Parquet artifact in the terminal."""
+"""`dicap-stage histogram`: draws a Parquet artifact in the terminal."""
 
 import shutil
 from pathlib import Path
@@ -10,7 +10,7 @@ from stages.support.terminal import finish
 
 @click.command("histogram")
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--epoch", type=click.IntRange(1), help="Which epoch, from 1; the last one if not given.")
+@click.option("--epoch", type=click.IntRange(1), help="Number of the epoch, from 1; default: the last.")
 def command(folder: Path, epoch: int | None) -> None:
     """Draw the histogram of a Parquet artifact.
 

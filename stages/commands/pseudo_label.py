@@ -1,4 +1,4 @@
-"""`dicap-stage pseudo-label`: what the first main epoch would train on."""
+"""`dicap-stage pseudo-label`: the pseudo-labels of the first main epoch."""
 
 from pathlib import Path
 
@@ -19,15 +19,15 @@ def command(params: Path, **runtime) -> None:
     With a solved head or the recommended rule this is a no-op: the main stage takes seconds and writes them itself.
     """
     settings, out = load(params), ARTIFACTS / "pseudo_label"
-    why_none = None
+    reason = None
     if not settings.trains("train"):
-        why_none = f"{METHODS[settings.method].title} trains on labelled images only."
+        reason = f"{METHODS[settings.method].title} trains on labelled images only."
     elif settings.solves("train") or settings.recommends:
-        why_none = f"The main stage solves for the head in seconds, and writes them to {ARTIFACTS / 'train' / 'pseudo_labels'}."
-    if why_none is not None:
+        reason = f"The main stage solves for the head in seconds, and writes them to {ARTIFACTS / 'train' / 'pseudo_labels'}."
+    if reason is not None:
         with replacing_folder(out) as folder:
-            (folder / "none.txt").write_text(f"{why_none}\n", encoding="utf-8")
-        return finish("pseudo-label", {"entries": f"none. {why_none}", "folder": str(out)})
+            (folder / "none.txt").write_text(f"{reason}\n", encoding="utf-8")
+        return finish("pseudo-label", {"entries": f"none. {reason}", "folder": str(out)})
     from dicap.training.loops.table import loop_of
     from stages.support.training import open_experiment, start_from
 

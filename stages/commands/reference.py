@@ -1,4 +1,4 @@
-"""`dicap-stage reference`: docs/reference.md, made from the settings and the commands themselves."""
+"""`dicap-stage reference`: docs/reference.md, generated from the settings and the commands."""
 
 import types
 import typing
@@ -10,18 +10,18 @@ from stages.support.terminal import finish
 
 @click.command("reference")
 def command() -> None:
-    """Print the reference of all settings and commands as Markdown; it is kept in docs/reference.md."""
+    """Print the reference of all settings and commands as Markdown, for docs/reference.md."""
     finish("reference", {"markdown": reference()}, lines=reference().splitlines())
 
 
 def reference() -> str:
-    """The page: settings by section with type, published value and meaning; then every command's help."""
+    """The page: settings by section with type, default value and meaning; then the help of every command."""
     parts = [
-        "# Reference\n\nMade by `dicap-stage reference > docs/reference.md` from settings and commands; a test keeps it current.",
+        "# Reference\n\n`dicap-stage reference > docs/reference.md` generates this page; a test keeps it current.",
         "## Settings\n\nA key is looked up in `params.yaml`, then in `configs/<protocol>.yaml` and `configs/<dataset>.yaml`; "
-        "if no file has it, the value below counts. A value without a mark is stated in a publication or follows from one. "
-        "* marks our reading where no publication states the value (docs/methods.md gives the reason), ° a setting of our own. "
-        "Change one for a run: `dvc exp run -S train.epochs=5`, or `-S +finetune.epochs=5` where params.yaml lacks it.",
+        "if no file has it, the value below counts. A value without a mark is stated in a publication or implied by one. "
+        "* marks our reading of a value that no publication states (docs/methods.md gives the reason), ° a setting of our own. "
+        "Change a setting for one run: `dvc exp run -S train.epochs=5`, or `-S +finetune.epochs=5` if params.yaml lacks the key.",
         *_settings(),
         "## Commands\n\nAll take `-h`. Before the command, `--quiet` prints errors only and `--json` one JSON object.",
         *_commands(),
@@ -57,7 +57,7 @@ _SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
 
 
 def _words(kind, limits=()) -> str:
-    """A type in words, with the limits that pydantic keeps beside it."""
+    """A type in words, with its pydantic limits."""
     if typing.get_origin(kind) is typing.Annotated:
         inner, *fields = typing.get_args(kind)
         return _words(inner, [limit for field in fields for limit in field.metadata])

@@ -19,7 +19,7 @@ def command(params: Path) -> None:
     from stages.support.environment import environment
 
     settings = load(params)
-    data_folder(settings)  # of the data set that the settings name
+    data_folder(settings)  # raises DataError for another data set
     page = build_report(ARTIFACTS, settings.model_dump(), environment(), ARTIFACTS / "report", unread(settings))
     metrics = read_json(ARTIFACTS / "evaluate" / "details.json")
     score = None if metrics.get("map") is None else score_in_words(metrics)

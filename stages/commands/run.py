@@ -1,4 +1,4 @@
-"""`dicap-stage run`: the whole pipeline in one process, without a record of the run."""
+"""`dicap-stage run`: the whole pipeline in one process, without DVC's record of the run."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`dicap-stage split`: which labels may be used."""
+"""`dicap-stage split`: draws the images whose labels may be used."""
 
 from pathlib import Path
 
@@ -19,10 +19,10 @@ def command(params: Path) -> None:
 
     settings = load(params)
     folder = data_folder(settings)
-    ids, *more = split_index(folder)  # a set of another schema is refused here, not three stages later
+    ids, *columns = split_index(folder)  # refuses a set of another schema here, not three stages later
     own, est_fraction = settings.dataset == OWN, settings.split.est_fraction
     options = {"by_id": own, "groups": read_groups(folder)}
-    roles = split_roles(ids, *more, ratio=settings.ratio, seed=settings.seed, est_fraction=est_fraction, **options)
+    roles = split_roles(ids, *columns, ratio=settings.ratio, seed=settings.seed, est_fraction=est_fraction, **options)
     path = ARTIFACTS / "split" / "split.parquet"
     artifacts.write_split(ids, roles, path)
     facts = {role: int((roles == role).sum()) for role in artifacts.ROLES}

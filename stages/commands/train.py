@@ -12,5 +12,5 @@ from stages.support.passing import run_from
 @params_option
 @machine_options
 def command(params: Path, **runtime) -> None:
-    """Main stage: Algorithm 1 of the paper, from the warm-up's model."""
+    """Main stage: Algorithm 1 of the paper, starting from the warm-up's model."""
     run_from("warmup", "train", params, runtime)

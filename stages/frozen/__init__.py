@@ -1,1 +1,1 @@
-"""Commands on a frozen backbone."""
+"""Commands for a frozen backbone."""

@@ -1,4 +1,4 @@
-"""The features of a frozen backbone, for `dicap-stage features`."""
+"""Computes the features of a frozen backbone, for `dicap-stage features`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def compute(settings: Settings, runtime: dict[str, Any], out: Path) -> None:
-    """Compute the features that the settings ask for into the folder `out`."""
+    """Compute the features for the settings and write the bank to the folder `out`."""
     import torch
 
     from dicap.data.store import Store
@@ -36,12 +36,12 @@ def compute(settings: Settings, runtime: dict[str, Any], out: Path) -> None:
     if chosen.device.type == "cpu":
         keep_freed_memory()
     known = known_results("features")
-    computing, by = network, ["torch", torch.__version__]
+    computing, engine = network, ["torch", torch.__version__]
     if chosen.amp is None:
-        computing, by = accelerated(network, store.n * len(recipe.files), store.image_size, chosen.device)
-    # Features of two packages or versions, or of a processor and a GPU, differ in their last bits: a bank is of one.
-    by += [str(chosen.amp or torch.float32).removeprefix("torch."), chosen.device.type]
-    made_by = {"engine": by, "code": code_of("features", settings)}
+        computing, engine = accelerated(network, store.n * len(recipe.files), store.image_size, chosen.device)
+    # The last bits of features depend on package, version and device, so all features of a bank come from one engine.
+    engine += [str(chosen.amp or torch.float32).removeprefix("torch."), chosen.device.type]
+    made_by = {"engine": engine, "code": code_of("features", settings)}
     with StopSignal() as stop, replacing_folder(out) as folder:
         begin = time.perf_counter()
         computed = fill(
@@ -55,7 +55,7 @@ def compute(settings: Settings, runtime: dict[str, Any], out: Path) -> None:
         "views": len(recipe.files),
         "bytes an image": recipe.bytes_per_image,
         "images computed": computed,
-        "computed by": " ".join(by),
+        "computed by": " ".join(engine),
         "images a second": round(computed / max(seconds, 1e-9), 1),
         "bank": str(out),
     }

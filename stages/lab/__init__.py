@@ -1,1 +1,1 @@
-"""Commands on many experiments."""
+"""Commands for many experiments."""

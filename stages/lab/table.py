@@ -1,4 +1,4 @@
-"""`dicap-stage table`: finished runs beside the published tables."""
+"""`dicap-stage table`: compares finished runs with the published tables."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,25 +22,24 @@ GRIDS = Path("experiments")
     "--grid",
     multiple=True,
     type=click.Path(path_type=Path, dir_okay=False),
-    help="The grid whose cells are the rows; may be repeated. Default: the grids in experiments/ that name the table.",
+    help="A grid whose cells are rows of the table; may be repeated. Default: the grids in experiments/ that name the table.",
 )
 @out_option("tables", "Folder.", folder=True)
 @click.option("--here/--everywhere", default=True, help="Experiments of the current commit (the default), or of all.")
-@changes_option("VALUE", "Show the cells with this value, as a sweep with the same option runs them.")
+@changes_option("VALUE", "Show the cells with this value, like a sweep with the same option.")
 @params_option
 def command(
     kind: str, dataset: tuple[str, ...], grid: tuple[Path, ...], out: Path, here: bool, changes: tuple[str, ...], params: Path
 ) -> None:
-    """Set finished runs beside the published tables.
+    """Compare finished runs with the published tables.
 
-    A row is a cell of the table's grids (`table: KIND` in a file of experiments/). It collects the runs with the cell's settings
-    at any ratio and seed, whether a sweep or `dvc exp run` made them. `main` has a table for every data set and ratio, with the
-    head and the steps of each row; a row is compared with labelled-only training with the same head and steps. `readings` sets
-    each run beside the first one.
+    A row is a cell of the table's grids (`table: KIND` in a file of experiments/). It collects all runs with the cell's settings,
+    at any ratio and seed, made by a sweep or by `dvc exp run`. `main` has a table for every data set and ratio, with the head
+    and the steps of each row; a row is compared with labelled-only training with the same head and steps. `readings` compares
+    each run with the first run.
 
-    Collects the experiments that DVC knows into Markdown (printed) and CSV: mean and deviation over seeds, the best in
-    bold, the paper's number where data set and ratio match. Runs that were neither committed nor saved (dvc exp run,
-    dvc exp save) are missing.
+    The result is Markdown (printed) and CSV: mean and deviation over seeds, the best row in bold, and the paper's number if
+    data set and ratio match. Runs that were neither committed nor saved (dvc exp run, dvc exp save) are missing.
     """
     from dicap.files.written import replacing_own
     from dicap.lab import tables
@@ -48,34 +47,34 @@ def command(
     from dicap.lab.experiments import frame_of
     from stages.lab.sweeps.finished import finished
 
-    given = parse_changes(changes)
-    if several := [key for key, values in given.items() if len(values) > 1]:
-        raise SettingsError(f"-S {several[0]}: has several values, of which a table shows the runs of one; give one")
-    if unheard := sorted({"ratio", "seed"} & given.keys()):
-        raise SettingsError(f"-S {unheard[0]}: a table shows the runs of every ratio and seed; leave it out")
+    overrides = parse_changes(changes)
+    if several := [key for key, values in overrides.items() if len(values) > 1]:
+        raise SettingsError(f"-S {several[0]}: has several values, but a table shows the runs of one value; give one")
+    if refused := sorted({"ratio", "seed"} & overrides.keys()):
+        raise SettingsError(f"-S {refused[0]}: a table shows the runs of every ratio and seed; leave it out")
     experiments, notes = finished(everywhere=not here)
     if dataset:
         experiments = [experiment for experiment in experiments if experiment["settings"]["dataset"] in dataset]
-    kinds = {kind, None} if grid else {kind}  # a grid that names no table is shown where it is asked for
+    kinds = {kind, None} if grid else {kind}  # --grid also accepts a grid that names no table
     plans = [plan for plan in map(read_grid, grid or sorted(GRIDS.glob("*.yaml"))) if plan.table in kinds]
-    runs, more = frame_of(experiments, rows_of(kind, plans, experiments, given, params))
-    made = [tables.readings_table(runs, plans[0].cases)] if kind == "readings" and not runs.empty else []
-    for spec in [] if runs.empty or made else tables.spec_of(kind):
+    runs, frame_notes = frame_of(experiments, rows_of(kind, plans, experiments, overrides, params))
+    results = [tables.readings_table(runs, plans[0].cases)] if kind == "readings" and not runs.empty else []
+    for spec in [] if runs.empty or results else tables.spec_of(kind):
         published = tables.published_numbers(spec)
         if kind == "main":
-            made += budget_tables(runs, spec, published)
+            results += budget_tables(runs, spec, published)
         else:
-            made.append(tables.collect(runs, spec, published))
-    made = [table for table in made if table.rows]  # on a processor nobody knows of a device's memory
-    if not made:
-        has = "belongs to it" if runs.empty else "has a number for it (a solved head has no minutes per epoch)"
-        nothing = f"table {kind}: no finished run {has}; run some with dicap-stage sweep, then ask again"
-        raise DataError("\n".join([*notes, *more, nothing]))
-    made[-1].notes.extend(notes + more)
+            results.append(tables.collect(runs, spec, published))
+    results = [table for table in results if table.rows]  # a table may be empty: runs on a CPU have no GPU memory
+    if not results:
+        reason = "belongs to it" if runs.empty else "has a number for it (a solved head has no minutes per epoch)"
+        message = f"table {kind}: no finished run {reason}; run some with dicap-stage sweep, then repeat this command"
+        raise DataError("\n".join([*notes, *frame_notes, message]))
+    results[-1].notes.extend(notes + frame_notes)
     for ending, write in (("md", tables.to_markdown), ("csv", tables.to_csv)):
         with replacing_own(out / f"{kind}.{ending}") as temporary:
-            temporary.write_text("\n".join(write(table) for table in made), encoding="utf-8")
-    for table in made:
+            temporary.write_text("\n".join(write(table) for table in results), encoding="utf-8")
+    for table in results:
         say(tables.to_markdown(table))
     finish("table", {"written": [str(out / f"{kind}.{ending}") for ending in ("md", "csv")]})
 
@@ -84,20 +83,20 @@ def rows_of(
     kind: str,
     plans: Sequence[Grid],
     experiments: Sequence[Mapping[str, Any]],
-    given: Mapping[str, Sequence[Any]],
+    overrides: Mapping[str, Sequence[Any]],
     params: Path,
 ) -> dict[str, str]:
-    """`case_mark` of settings -> row: the cells of grids on every data set that experiments were made of.
+    """{`case_mark` of a cell's settings: its row}, for the cells of grids on every data set of the experiments.
 
-    Raises SettingsError where no data set suits the grids with the values that are given.
+    Raises SettingsError if the grids with these overrides are valid on no data set.
     """
-    roots = {one["settings"]["dataset"]: one["settings"]["data_root"] for one in experiments}
+    roots = {experiment["settings"]["dataset"]: experiment["settings"]["data_root"] for experiment in experiments}
     rows, refused = {}, None
     for plan in plans:
         first = {key: values[:1] for key, values in plan.axes.items() if key in ("ratio", "seed")}
         for dataset, root in roots.items():
             try:
-                planned = cells(plan.override({"dataset": [dataset], "data_root": [root]} | first | dict(given)), params)
+                planned = cells(plan.override({"dataset": [dataset], "data_root": [root]} | first | dict(overrides)), params)
             except SettingsError as error:
                 refused = error
             else:

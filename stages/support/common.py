@@ -1,4 +1,4 @@
-"""What every command needs: the settings, the project's places, the runtime choices."""
+"""Code for all commands: settings, paths of the project, common options."""
 
 import functools
 import os
@@ -13,18 +13,18 @@ from dicap.errors import DataError, SettingsError, did_you_mean
 from dicap.files.json_files import read_json
 from dicap.files.locks import locked
 from dicap.settings import Resolved, Settings, known_keys, resolve
-from dicap.settings import load_settings as load  # noqa: F401  # the commands take it from here
+from dicap.settings import load_settings as load  # noqa: F401  # the commands import it from here
 
 if TYPE_CHECKING:
     from dicap.data.sources.base import RawSet
 
 ARTIFACTS = Path("artifacts")
 FOLLOWING = {"warmup": "train", "train": "finetune", "finetune": "report"}
-# One place for all data sets, so that every `dvc.lock` knows it. DVC takes the hash of an output that the lock's stage lacks for
-# one of DVC 2, and with a folder named after the data set read a whole array twice in each stage of a sweep (seen with DVC 3.67).
+# One path for all data sets, so that every `dvc.lock` has it. If the lock's stage lacks an output, DVC treats the hash as one of
+# DVC 2. With a folder per data set DVC read the whole array twice in each stage of a sweep (seen with DVC 3.67).
 DATA = Path("data") / "converted"
-PIXELS = Path("data") / "images.sha256"  # what features depend on: its array and its test split
-PARAMS = Path("params.yaml")  # what the pipeline reads
+PIXELS = Path("data") / "images.sha256"  # checksums of the array and of the test split, on which features depend
+PARAMS = Path("params.yaml")  # the pipeline's settings
 
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -32,32 +32,32 @@ params_option = click.option("--params", type=_FILE, default=PARAMS, show_defaul
 
 
 def take_turns(params: Path) -> None:
-    """Hold a file of settings, if it is there, until the command ends: who writes it meanwhile waits."""
+    """Lock a settings file, if it exists, until the command ends; other commands that write it wait."""
     if params.is_file():
         click.get_current_context().with_resource(locked(params, wait=True))
 
 
 def resolve_and_warn(params: Path) -> Resolved:
-    """Settings and their origins, and a line on stderr for every suspicious one. Raises SettingsError."""
+    """Settings and their origins; prints a line on stderr for every suspicious setting. Raises SettingsError."""
     resolved = resolve(params)
-    if "DICAP_PROJECT" not in os.environ:  # a cell of a sweep: what a grid sets is meant for all of its cells
+    if "DICAP_PROJECT" not in os.environ:  # no warnings in a cell of a sweep: a grid sets values for all its cells
         for line in resolved.warnings:
             click.echo(f"Warning: {line}", err=True)
     return resolved
 
 
 def project_root() -> Path:
-    """The project's folder: in temporary DVC runs and in a cell of a sweep the original one, not the working copy."""
-    # DVC_ROOT names the clone in which a cell runs, which goes when the cell ends.
+    """The project's folder: in temporary DVC runs and in cells of a sweep the original folder, not the working copy."""
+    # In a cell DVC_ROOT is the cell's worktree, which is removed when the cell ends.
     return Path(os.environ.get("DICAP_PROJECT") or os.environ.get("DVC_ROOT", ".")).resolve()
 
 
 def data_folder(settings: Settings) -> Path:
-    """Where the converted data set lies. Raises DataError if it is another one than that of the settings."""
+    """The folder of the converted data set. Raises DataError if it holds another data set than the settings name."""
     try:
         converted = read_json(DATA / "meta.json").get("dataset", settings.dataset)
     except DataError:
-        return DATA  # missing or damaged: whoever reads it says so
+        return DATA  # missing or damaged: the reader of the folder raises an error
     if converted != settings.dataset:
         raise DataError(
             f"{DATA}: found the data set {converted!r}, but params.yaml: dataset is {settings.dataset!r}; run `dvc repro` "
@@ -67,17 +67,17 @@ def data_folder(settings: Settings) -> Path:
 
 
 def raw_set(settings: Settings) -> "RawSet":
-    """The images and labels that the settings name, as `read_raw` lists them. Raises DataError where they are not there."""
+    """The images and labels of the settings, listed by `read_raw`. Raises DataError if they are missing."""
     from dicap.data.sources import read_raw
 
-    # Relative paths start at the current folder, as in DVC: a queued run has a folder of its own.
+    # Relative paths start at the current folder, as in DVC; a queued run has its own folder.
     lists = Path(settings.convert.lists) if settings.convert.lists else None
     return read_raw(settings.dataset, Path(settings.data_root).resolve(), settings.own, lists)
 
 
 def _checked(context: click.Context, option: click.Parameter, device: str) -> str:
-    """The name of a device; one that is not there is refused before anything is done."""
-    if device not in ("auto", "cpu"):  # these are always there, and to ask for others loads torch
+    """The name of a device. A device that does not exist is refused before the work starts."""
+    if device not in ("auto", "cpu"):  # these always exist, and checking others loads torch
         from dicap.machine.runtime import Runtime
 
         Runtime.choose(device)
@@ -91,13 +91,13 @@ device_option = click.option(
 
 
 def out_option(default: str | None, text: str, *, folder: bool = False) -> Callable:
-    """`--out FILE`, or with `folder` `--out FOLDER`: where a command writes; the command gets a path."""
+    """The option `--out FILE`, or with `folder` `--out FOLDER`; the command gets a path."""
     kind = click.Path(path_type=Path, file_okay=not folder, dir_okay=folder)
     return click.option("--out", type=kind, default=default and Path(default), show_default=True, help=text)
 
 
 def gallery_option(function: Callable) -> Callable:
-    """`--gallery FOLDER`: a page of what was predicted; refused where it would replace what `--out` says."""
+    """The option `--gallery FOLDER`, a page of the predictions; refused if it would replace the output of `--out`."""
 
     @functools.wraps(function)
     def begin(*args: Any, gallery: Path | None, out: Path | None, **more: Any) -> Any:
@@ -105,8 +105,8 @@ def gallery_option(function: Callable) -> Callable:
 
         if gallery is not None:
             if out is not None and out.resolve().is_relative_to(gallery.resolve()):
-                raise click.UsageError(f"--out: {out} lies in {gallery}, which --gallery replaces as a whole; give another place")
-            check_own_folder(gallery)  # not after hours of predicting
+                raise click.UsageError(f"--out: {out} lies in {gallery}, which --gallery replaces as a whole; give another path")
+            check_own_folder(gallery)  # before hours of predicting, not after
         return function(*args, gallery=gallery, out=out, **more)
 
     text = "Also write a page of thumbnails to this folder."
@@ -114,7 +114,7 @@ def gallery_option(function: Callable) -> Callable:
 
 
 def machine_options(function: Callable) -> Callable:
-    """Choices of the machine that change no result and retrain nothing: options, or environment variables for `dvc repro`."""
+    """Options of the machine, which change no result and rerun no stage; for `dvc repro` they are environment variables."""
     amp = click.option(
         "--amp",
         envvar="DICAP_AMP",
@@ -128,29 +128,29 @@ def machine_options(function: Callable) -> Callable:
 
 
 def known_results(stage: str) -> Path:
-    """Where what a stage made of each image is stored: in the original project, where queued and temporary runs find it too."""
+    """The folder of a stage's per-image stores, in the original project, so that queued and temporary runs use it too."""
     return project_root() / ".dicap" / "store" / stage
 
 
 def known_features() -> Path | None:
-    """`known_results` of the features, where one stands in a project that has some and may write to it."""
+    """`known_results` of the features, if the folder exists and is writable, else None."""
     folder = known_results("features")
     return folder if os.access(folder, os.W_OK) else None
 
 
 def changes_option(values: str, text: str) -> Callable:
-    """`-S KEY=VALUE`, which may be repeated: what `parse_changes` reads."""
+    """The repeatable option `-S KEY=VALUE`, for `parse_changes`."""
     return click.option("-S", "--set-param", "changes", multiple=True, metavar=f"KEY={values}", help=f"{text} May be repeated.")
 
 
-# One of several values: in quotes, in which a comma is one, or without.
+# One of several values, with quotes (then it may contain commas) or without.
 _VALUE = r"""(?:'[^']*'|"[^"]*"|\s*[^\s,][^,]*)"""
 
 
 def parse_changes(changes: tuple[str, ...]) -> dict[str, list]:
     """{setting: values} of options `-S KEY=VALUE[,VALUE]`. Raises SettingsError.
 
-    A value is a number, true, false or null where YAML reads it as one, else the text as it stands, or what is in its quotes.
+    A value is a number, true, false or null if YAML reads it so, else the text as typed, without its quotes.
     """
     keys = list(known_keys())
     values: dict[str, list] = {}

@@ -1,10 +1,10 @@
-"""What a run was made with."""
+"""The software environment of a run."""
 
 PACKAGES = ("dicap", "torch", "torchvision", "timm", "numpy", "pandas", "pyarrow", "scikit-learn", "pillow", "matplotlib")
 
 
 def environment() -> dict[str, str]:
-    """Versions of what decides the numbers; nothing of it names the machine."""
+    """Versions of the software that affects results; they do not identify the machine."""
     import platform
     from importlib import metadata
 

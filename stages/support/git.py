@@ -1,4 +1,4 @@
-"""Git, as the commands ask it."""
+"""Runs Git commands."""
 
 import subprocess
 from pathlib import Path
@@ -7,10 +7,10 @@ from dicap.errors import DataError
 
 
 def git(*arguments: str, folder: Path | None = None) -> str:
-    """What `git ARGUMENTS` prints in a folder. Raises DataError with Git's own reason where it fails."""
+    """The output of `git ARGUMENTS` in a folder. Raises DataError with Git's own reason if it fails."""
     try:
         done = subprocess.run(
-            ["git", "-c", "log.showSignature=false", *arguments],  # or signatures would stand between the lines
+            ["git", "-c", "log.showSignature=false", *arguments],  # else signatures may be in the output
             capture_output=True, check=False, cwd=folder,
         )  # fmt: skip
     except FileNotFoundError:

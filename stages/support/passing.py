@@ -1,4 +1,4 @@
-"""A stage that goes on from the model of the one before; where the method has none, that model is published, without torch."""
+"""Runs a stage that starts from the previous model. If the method has no such stage, the model is copied, without torch."""
 
 import shutil
 from pathlib import Path
@@ -12,9 +12,9 @@ from stages.support.terminal import finish
 
 
 def run_from(before: str, stage: str, params: Path, runtime: dict[str, Any]) -> None:
-    """Run a stage from the models that the stage `before` published; where the method has no such stage, publish them again.
+    """Run a stage from the models that the stage `before` published. If the method has no such stage, copy these models.
 
-    Then its history is empty, and it cost nothing. Raises DataError.
+    History and costs of a copied stage are empty. Raises DataError.
     """
     settings, source, out = load(params), ARTIFACTS / before, ARTIFACTS / stage
     model = source / "model.safetensors"
@@ -33,5 +33,5 @@ def run_from(before: str, stage: str, params: Path, runtime: dict[str, Any]) -> 
         for path in sorted(source.glob("model*.safetensors")):
             shutil.copy2(path, temporary / path.name)
         (temporary / "history.csv").write_text(",".join(HISTORY) + "\n", encoding="utf-8")
-    why = f"the model of {source}, since {METHODS[settings.method].title} has no such stage"
-    finish(stage, {"passed on": why, "model": str(out / "model.safetensors")}, [f"dvc repro {FOLLOWING[stage]}"])
+    text = f"the model of {source}, because {METHODS[settings.method].title} has no such stage"
+    finish(stage, {"passed on": text, "model": str(out / "model.safetensors")}, [f"dvc repro {FOLLOWING[stage]}"])

@@ -1,4 +1,4 @@
-"""How commands speak: what came of it at the end, or one JSON object for scripts, or nothing."""
+"""The output of commands: a summary at the end, or one JSON object for scripts, or nothing."""
 
 import json
 import os
@@ -10,13 +10,13 @@ import click
 
 
 def finish(title: str, facts: dict[str, Any], next_commands: Sequence[str] = (), *, lines: Sequence[str] | None = None) -> None:
-    """Say what a command did, where things are, and outside a pipeline what to type next.
+    """Print a command's results and, outside a pipeline, the next commands.
 
-    As text, as JSON or not at all, as the user asked `dicap-stage` for (`--quiet`, `--json`).
+    The output is text; with `--json` it is JSON, with `--quiet` there is none.
 
     Args:
-        facts: in the order of reading; values of JSON's types.
-        lines: of text, in place of the facts.
+        facts: {name: value} in the order of reading, with JSON values.
+        lines: lines of text that replace the facts.
     """
     options = spoken()
     if options["json"]:
@@ -36,19 +36,19 @@ def finish(title: str, facts: dict[str, Any], next_commands: Sequence[str] = (),
 
 
 def opening(page: Path) -> str:
-    """What to do next with a page that was written: it names the file so that it can be opened from anywhere."""
+    """The next step after writing a page, with the page's absolute path."""
     return f"open {page.absolute()} in a browser"
 
 
 def say(line: str) -> None:
-    """A line on stdout that `--quiet` and `--json` leave out."""
+    """Print a line on stdout, except with `--quiet` or `--json`."""
     options = spoken()
     if not (options["json"] or options["quiet"]):
         click.echo(line)
 
 
 def columns(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
-    """Lines of a table without borders; `right`: columns of numbers."""
+    """Lines of a table without borders; `right`: indices of right-aligned columns."""
     from tabulate import tabulate
 
     cut = [[cell if len(cell) <= 60 else f"{cell[:57]}..." for cell in row] for row in rows]
@@ -57,7 +57,7 @@ def columns(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[
 
 
 def spoken() -> dict[str, bool]:
-    """What the user asked for: {"quiet", "json"}."""
+    """The options of `dicap-stage`: {"quiet": bool, "json": bool}."""
     context = click.get_current_context(silent=True)
     chosen = (context.find_root().obj if context is not None else None) or {}
     return {"quiet": bool(chosen.get("quiet")), "json": bool(chosen.get("json"))}

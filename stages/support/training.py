@@ -1,4 +1,4 @@
-"""What the training commands share: opening the experiment, running a stage, and what is said at the end."""
+"""Code of the training commands: opening the experiment, running a stage, printing its results."""
 
 import csv
 from collections.abc import Callable
@@ -23,11 +23,11 @@ SPLIT = ARTIFACTS / "split" / "split.parquet"
 
 
 def open_experiment(settings: Settings, runtime: dict[str, Any], stage: str | None = None) -> Experiment:
-    """Converted data set and split, on the chosen device."""
+    """The experiment on the converted data set and the split, on the chosen device."""
     chosen, on_features = Runtime.choose(**runtime), stage is not None and settings.trainable(stage) == "head"
     bank = open_features(settings) if on_features or (stage == "train" and settings.unfreezes) else None
     experiment = Experiment.open(settings, chosen, data_folder(settings), SPLIT, bank)
-    # Before the main stage unfreezes the backbone, the warm-up has solved for the head.
+    # In a stage of a frozen backbone the inputs are its features, also if the main stage unfreezes the backbone later.
     if on_features:
         return experiment.on_bank()
     if chosen.device.type == "cpu":
@@ -36,7 +36,7 @@ def open_experiment(settings: Settings, runtime: dict[str, Any], stage: str | No
 
 
 def open_features(settings: Settings) -> FrozenFeatures:
-    """The features of the frozen backbone. Raises DataError unless they are those that the settings ask for."""
+    """The features of the frozen backbone. Raises DataError if the bank does not match the settings."""
     return plugged("features of a frozen backbone")(ARTIFACTS / "features", settings, Store.open(data_folder(settings)))
 
 
@@ -55,7 +55,7 @@ def start_from(experiment: Experiment, model: Path) -> Callable[[], nn.Module]:
 
 
 def run(stage: str, experiment: Experiment, network: Callable[[], nn.Module], *, source: Path | None, out: Path) -> None:
-    """Run a stage and say where its products are."""
+    """Run a stage and print its results."""
     inputs = [SPLIT] if source is None else [SPLIT, *sorted(source.glob("*.safetensors"))]
     if experiment.bank is not None:
         inputs.append(ARTIFACTS / "features" / "meta.json")
@@ -65,7 +65,7 @@ def run(stage: str, experiment: Experiment, network: Callable[[], nn.Module], *,
 
 
 def log_lines(lines: list[str]) -> None:
-    """Lines worth knowing, on stderr."""
+    """Print lines on stderr."""
     for line in lines:
         click.echo(line, err=True)
 

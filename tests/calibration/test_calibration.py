@@ -56,7 +56,7 @@ def test_counts_of_known_entries_equal_a_loop(bins):
 
 @pytest.mark.parametrize("p", [-0.1, 3.0, float("nan")])
 def test_what_is_no_confidence_is_not_counted(p):
-    with pytest.raises(ValueError, match=r"expected confidences in \[0, 1\]; of logits take the sigmoid"):
+    with pytest.raises(ValueError, match=r"expected confidences in \[0, 1\]; apply the sigmoid to logits"):
         count_bins(torch.tensor([[0.5, p]]), torch.tensor([[1, 0]]), K)
 
 

@@ -141,7 +141,7 @@ def test_above_the_limit_it_fails_with_one_line_and_keeps_the_earlier_set(tmp_pa
 
 def test_a_split_that_lost_all_its_images_fails_whatever_the_limit(tmp_path):
     raw = listed(tmp_path, ["missing-1.png", "missing-2.png"])
-    with pytest.raises(DataError, match="no image of split train is left"):
+    with pytest.raises(DataError, match="all listed images of split train were rejected"):
         convert(raw, tmp_path / "set", image_size=8, max_rejected=1.0, workers=0)
 
 

@@ -19,7 +19,7 @@ from dicap.data.sources.base import FileImages, Item
 def test_a_flipped_byte_and_a_missing_file_are_found(tmp_path, name, place):
     path = small_set(tmp_path) / name
     tiny.flip(path, place)
-    assert examine(path.parent).damage[0] == f"{path}: its bytes differ from those that convert wrote"
+    assert examine(path.parent).damage[0] == f"{path}: changed since convert wrote it (its checksum differs)"
     path.unlink()
     assert examine(path.parent).damage[0] == f"{path}: missing"
 
@@ -36,4 +36,4 @@ def test_duplicates_across_train_and_test_are_found(tmp_path):
     findings = examine(tmp_path / "set")
     assert not findings.damage and findings.meta["counts"] == {"train": 8, "test": 3, "unlabeled": 4}
     assert findings.duplicates == [("copy.png", "train-001")]
-    assert any("1 test images are training images too" in line for line in findings.warnings)
+    assert any("1 test images are also training images" in line for line in findings.warnings)

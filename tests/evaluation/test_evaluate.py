@@ -70,7 +70,7 @@ def test_metrics_predictions_and_classes_agree(evaluated, trained, model_file):
     assert 100 * frame["ap"].mean() == pytest.approx(result["map"], abs=1e-3)
     card = (out / "MODEL_CARD.md").read_text()
     assert card.startswith("# DiCaP on own images") and "## Intended use" in card and f"{result['f1']:.3f}" in card
-    assert "scored on 12 images only" in card, "warnings of tests/metrics/test_operating_point.py"
+    assert "scored on only 12 images" in card, "warnings of tests/metrics/test_operating_point.py"
 
 
 def test_the_earlier_stages_are_quoted_from_their_histories(evaluated, trained):

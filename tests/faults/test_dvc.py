@@ -44,7 +44,7 @@ def test_a_signal_to_dvc_loses_nothing(clone, way):
     if way == "Ctrl-C":  # to the whole group: the stage decides, DVC waits for it
         os.killpg(process.pid, signal.SIGINT)
         output, _ = process.communicate(timeout=300)
-        assert "Stopped: train: state saved" in output and process.returncode != 0, output
+        assert "Stopped: train: checkpoint saved" in output and process.returncode != 0, output
         assert not tiny.alive(trainer)
     elif way == "the trainer alone":
         tiny.wait_until(lambda: [*clone.folder.glob(".dicap/state/train-*/state.pt")])

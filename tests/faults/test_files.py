@@ -28,7 +28,7 @@ def full(n: int):
 
 # What is being written when the disk is full, the stage that writes it, and the bytes that are left.
 FULL = {
-    "a checkpoint": ("train", 200_000, "cannot save the state"),
+    "a checkpoint": ("train", 200_000, "cannot save the checkpoint"),
     "a Parquet file": ("pseudo-label", 512, "make room"),
     "the array": ("convert", 64_000, "make room"),
 }
@@ -66,7 +66,7 @@ def test_a_full_disk_between_two_checkpoints_continues_from_the_first(project):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RunState, "save", second_save_fails)
-        assert "the one before is intact" in project.refused("train")[1]
+        assert "the previous checkpoint is intact" in project.refused("train")[1]
     assert not list((project.folder / ".dicap" / "state").rglob("*.tmp"))
     assert "resuming train after 1 of " in project.run("train")[2]
     assert project.out("train") == before
@@ -86,7 +86,7 @@ def test_a_damaged_checkpoint_is_passed_over(project, generations):
     for name in ("state.pt", "previous.pt")[:generations]:
         tiny.flip(folder / name, (folder / name).stat().st_size // 2)
     told = project.run("train")[2].splitlines()
-    assert sum("passed over" in line for line in told) == generations
+    assert sum("skipped" in line for line in told) == generations
     assert any(line.startswith("resuming train after 1 of ") for line in told) == (generations == 1)
     assert project.out("train") == before
 

@@ -77,7 +77,7 @@ def rewritten(*, evidence=3, **changes):
 FAULTS = {
     "missing": (lambda path: path.unlink(), "no such file"),
     "a folder": (lambda path: (path.unlink(), path.mkdir()), "model.safetensors"),
-    "text": (lambda path: path.write_bytes(b"<html>not found</html>"), "damaged, or no model"),
+    "text": (lambda path: path.write_bytes(b"<html>not found</html>"), "damaged or not a model"),
     "truncated": (lambda path: path.write_bytes(path.read_bytes()[:-100]), "damaged"),
     "a pickle": (lambda path: path.write_bytes(pickle.dumps({"x": 1})), "damaged"),
     "of another project": (lambda path: save_file({"x": torch.zeros(2)}, path), "not a model of this project"),

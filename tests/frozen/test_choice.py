@@ -119,6 +119,6 @@ def test_a_mixture_is_a_head_between_both_where_it_alone_lowers_the_loss_clearly
     own, student, rows, y, fold = solutions(2.0)
     wild = student._replace(w=student.w + 0.45 * np.random.default_rng(5).standard_normal(student.w.shape))
     heads, choice = chosen(own, wild, rows, y, fold)
-    assert 0 < choice.share < 1 and choice.evidence <= -CLEAR and choice.in_words().endswith("of what they change was taken")
+    assert 0 < choice.share < 1 and choice.evidence <= -CLEAR and choice.in_words().endswith("of their change")
     between = (1 - choice.share) * own.logits(rows) + choice.share * wild.logits(rows)
     assert np.allclose(heads.logits(rows), between, atol=1e-4)

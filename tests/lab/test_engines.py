@@ -159,7 +159,7 @@ def test_slurms_jobs_tell_how_they_ended(slurm, tmp_path):
     jobs = [job(tmp_path, name) for name in ("good", "fails", "long", "forgotten", "held")]
     assert list(Slurm(None, interval=0).run(jobs)) == [
         ("good", None),
-        ("forgotten", "Slurm does not know it any more"),
+        ("forgotten", "Slurm no longer lists the job"),
         ("fails", ""),  # the log says it
         ("held", None),
         ("long", "Slurm: timeout (TimeLimit)"),

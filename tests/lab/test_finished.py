@@ -111,7 +111,7 @@ def test_what_the_cache_does_not_hold_is_no_result(repository):
         experiments, notes = finished(everywhere=True)
         assert {item["name"] for item in experiments} == {"wild-guess", repository[:7]}
         (note,) = notes
-        assert note.startswith("left out 1 run whose results DVC's cache does not hold, or not as written; no DVC remote is set;")
+        assert note.startswith("left out 1 run whose results are missing from DVC's cache or damaged; no DVC remote is set;")
     Path(".dvc/config").write_text("[core]\n    remote = there\n['remote \"there\"']\n    url = ../there\n")
     dvc_config.cache_clear()
     for everywhere, ways in ((True, "`dvc fetch --all-commits`"), (False, "`dvc fetch`")):
@@ -141,7 +141,7 @@ def test_scores_of_an_earlier_run_than_the_model_are_left_out(repository):
         Path("dvc.lock").write_text(json.dumps(lock))
         git("commit", "-qam", "half")
         experiments, notes = finished(everywhere=False)
-        why = "left out, its scores are of an earlier run than what they are made from."
+        why = "left out, its scores are from an earlier run than its model or data."
         assert not experiments and notes == [f"{git('rev-parse', '--short=7', 'HEAD')}: {why}"]
 
 

@@ -142,7 +142,7 @@ def test_each_panel_is_drawn_by_its_number(project, dvc, tmp_path_factory):
     [
         (["table", "main", "--dataset", "voc2012"], "no finished run"),
         (["table", "weighting"], "no finished run belongs to it"),
-        (["figures", "1b"], "two labelled ratios with seed 1; there are ratios 0.05"),
+        (["figures", "1b"], "two labelled ratios with seed 1; found ratios 0.05"),
         (["figures", "1a"], "calibration.policy labeled"),
         (["figures", "1d"], "both weights"),
         (["figures", "3", "--ratio", "0.5"], "no finished DiCaP run with ratio 0.5"),

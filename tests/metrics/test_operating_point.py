@@ -83,8 +83,8 @@ def results(answer, labels, **changes):
 
 NEVER, CHANCE = ([[0, 0], [0, -1]] * 10, [[1, 0], [0, 0]] * 10), ([[1, 1], [1, 1]], [[1, 0], [0, 0]])
 SAID = [
-    (NEVER, (500, 100, [50, 50]), ["never says yes in 40 entries, 10 of them positive", "right in 75.0%"]),
-    (([[1, 0]], [[1, 0]]), (3, 1, [3, 40]), ["learnt from 3 images", "on 1 image only", "1 of 2 classes have fewer than 5"]),
+    (NEVER, (500, 100, [50, 50]), ["never says yes in 40 entries, although 10 entries are positive", "right in 75.0%"]),
+    (([[1, 0]], [[1, 0]]), (3, 1, [3, 40]), ["learnt from only 3 images", "on only 1 image", "1 of 2 classes have fewer than 5"]),
     (CHANCE, (500, 100, [50, 50]), ["no more often than by chance", "always saying yes"]),
 ]
 

@@ -64,7 +64,7 @@ def test_weights_of_a_checkpoint_of_another_trainer(tmp_path):
 
 
 def test_weights_that_do_not_fit_or_cannot_be_read(tmp_path):
-    with pytest.raises(SettingsError, match=r"no file; .*imagenet.*\.safetensors.*lite"):
+    with pytest.raises(SettingsError, match=r"not a file; .*imagenet.*\.safetensors.*lite"):
         create_backbone("test_resnet", str(tmp_path / "none.pth"), 32, 64)
     path = tmp_path / "other.pth"
     torch.save(nn.Linear(2, 2).state_dict(), path)

@@ -52,7 +52,7 @@ def test_bad_input_is_one_line_and_exit_code_1(run, tmp_path):
     cases = {
         (run / "train",): "holds no epochs",
         (weights / "epoch-001.parquet",): "give such a folder",
-        (weights, "--epoch", 9): "it has 1 to 3",
+        (weights, "--epoch", 9): "it has epochs 1 to 3",
     }
     for arguments, words in cases.items():
         result = call(*arguments)

@@ -129,8 +129,8 @@ def test_the_page_says_which_terms_act_and_what_positives_and_negatives_weigh(tm
         pd.read_csv(run / stage / "history.csv").assign(grad_con=norm).to_csv(run / stage / "history.csv", index=False)
     found = evidence.gather(run)
     captions = {drawing.name: drawing.caption for part in sections_of(found, synthetic.SETTINGS) for drawing in part.drawings}
-    assert f"the contrast {share}." in captions["gradients"].partition("Main stage: the labels' loss ")[2]
-    assert captions["gradients"].count("The contrast hardly acts.") == 2 * (not acts)
+    assert f"the contrastive loss {share}." in captions["gradients"].partition("Main stage: the supervised loss ")[2]
+    assert captions["gradients"].count("The contrastive loss has hardly any effect.") == 2 * (not acts)
     assert captions["weights"].endswith("On average a positive weighs 0.75 (standard deviation 0.05), a negative 0.95.")
     (ax,) = learning.gradients(found.history).axes
     drawn = [np.ravel(line.get_ydata()) for line in ax.get_lines() if len(np.ravel(line.get_ydata())) == 6]

@@ -133,7 +133,7 @@ def test_a_misspelt_key_of_the_top_level_is_named(write, before, after):
 
 def test_a_key_with_a_point_is_no_setting_without_a_word(write):
     lines = errors(write(text=write().read_text() + "warmup.epochs: three\n"))
-    assert lines == ["params.yaml: warmup.epochs is no key here; write `epochs:` below `warmup:`"]
+    assert lines == ["params.yaml: warmup.epochs is not a key here; write `epochs:` below `warmup:`"]
 
 
 def test_all_mistakes_are_reported_at_once(write):

@@ -76,7 +76,7 @@ def test_what_a_disk_cannot_do_is_one_line(project, monkeypatch):
 
     monkeypatch.setattr("fcntl.flock", without_locks)
     code, line = project.refused("warmup")
-    assert code == 1 and line.endswith(": cannot be locked (No locks available); choose a disk that has locks")
+    assert code == 1 and line.endswith(": cannot be locked (No locks available); choose a disk that supports locks")
 
 
 @pytest.mark.parametrize("command", ["check", "config", "run"])
@@ -147,14 +147,14 @@ def test_of_a_running_stage_a_second_waits_and_one_that_is_stopped_is_continued(
     first = tiny.stage(project.folder, "warmup")
     tiny.wait_until(lambda: [*project.folder.glob(".dicap/state/warmup-*/state.pt")], first)
     second = tiny.stage(project.folder, "warmup")
-    tiny.wait_until(lambda: f"warmup: process {first.pid} does the same; waiting for its result" in second.output(), second)
+    tiny.wait_until(lambda: f"warmup: process {first.pid} runs the same stage; waiting for its result" in second.output(), second)
     second.send_signal(signal.SIGKILL)
     second.wait(60)
     first.send_signal(signal.SIGTERM)
     code, errors = first.wait(60)
     assert code == 75
     assert [line for line in errors.splitlines() if line.startswith(("Stopped: ", "Error: "))] == [
-        line for line in errors.splitlines() if line.startswith("Stopped: warmup: state saved")
+        line for line in errors.splitlines() if line.startswith("Stopped: warmup: checkpoint saved")
     ]
     assert "Traceback" not in errors
     again = tiny.stage(project.folder, "warmup")

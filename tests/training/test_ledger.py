@@ -96,12 +96,12 @@ def test_a_term_that_hardly_acts_is_said_once_in_a_stage(tiny_experiment, tmp_pa
             with stop_after(stops), suppress(Stopped):
                 source = tiny.run_stage(experiment, stage, source, tmp_path, log=said.extend) / "model.safetensors"
                 break
-        lines = [line for line in said if "the contrast" in line]
+        lines = [line for line in said if "the contrastive loss" in line]
         assert len(lines) == (coefficient < 1), said
         for line in lines:
             first = {"warmup": 2, "train": 1}[stage]  # epoch that is measured
-            share = float(line.removeprefix(f"{stage}, epoch {first}: the contrast has ").partition(" %")[0])
-            assert 0 < share < 0.01 and line.endswith(" of the gradient (contrastive.coefficient); it hardly acts")
+            share = float(line.removeprefix(f"{stage}, epoch {first}: the contrastive loss has ").partition(" %")[0])
+            assert 0 < share < 0.01 and line.endswith(" of the gradient (contrastive.coefficient); it has hardly any effect")
 
 
 norms = st.one_of(st.sampled_from([None, math.nan, 0.0]), st.floats(1e-6, 1e6))

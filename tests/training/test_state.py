@@ -55,7 +55,7 @@ def test_a_damaged_generation_is_passed_over_with_a_line(state, damage):
     newest.write_bytes(damage(newest.read_bytes()))
     saved, (line,) = state.load()
     assert saved["epoch"] == 1
-    assert "state.pt" in line and "passed over" in line and "the generation before" in line and "\n" not in line
+    assert "state.pt" in line and "skipped" in line and "the previous checkpoint" in line and "\n" not in line
     previous = state.folder / "previous.pt"
     previous.write_bytes(damage(previous.read_bytes()))
     saved, (line,) = state.load()
@@ -154,7 +154,7 @@ def test_a_second_run_waits_and_has_the_products_of_the_first_or_goes_on_from_it
         waiting = threading.Thread(target=second)
         waiting.start()
         tiny.wait_until(lambda: said)
-        assert f"process {os.getpid()} does the same" in said[0][0] and not taken
+        assert f"process {os.getpid()} runs the same stage" in said[0][0] and not taken
         if ends == "finished":
             first.finish()
     waiting.join(60)

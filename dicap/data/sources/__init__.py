@@ -9,7 +9,7 @@ from dicap.plugins import plugged
 from dicap.settings import Own
 from dicap.settings.catalogue import BUNDLED, NONE, OWN
 
-# Read lazily: digits and pictograms need scikit-learn, nuswide NumPy files, and no run needs all of them.
+# Imported lazily: digits and pictograms need scikit-learn, and no run needs all of them.
 MODULES = {
     "digits": "dicap.data.sources.benchmarks.digits",
     "pictograms": "dicap.data.sources.benchmarks.pictograms",
@@ -28,13 +28,13 @@ def read_raw(dataset: str, root: Path, own: Own | None = None, lists: Path | Non
 
     Args:
         dataset: a name of `dicap.settings.catalogue.DATASETS`.
-        root: `data_root`, absolute; the bundled sets read nothing there.
-        own: options of `table`, your own images; None: the defaults.
-        lists: the folder of published lists to take in place of the set's own.
+        root: `data_root`, absolute; bundled data sets do not read it.
+        own: options of the data set `table` (own images); None: the defaults.
+        lists: a folder of published lists that replace the data set's own lists.
 
     Raises:
-        SettingsError: there are no published lists of it.
-        DataError: a file of the set is missing or not what it should be.
+        SettingsError: the data set has no published lists.
+        DataError: a file of the set is missing or malformed.
     """
     if lists is not None:
         if dataset in (*BUNDLED, OWN):

@@ -1,4 +1,4 @@
-"""What a source hands to `convert`: a list of images with split and labels, and a way to read each."""
+"""The output of a source and the input of `convert`: a list of images with split and labels, and a reader of the images."""
 
 import functools
 import os
@@ -15,7 +15,7 @@ from PIL import Image, ImageOps, PngImagePlugin, UnidentifiedImageError, feature
 
 from dicap.errors import DataError, first_line
 
-INTERPRETATION, WHITE_IS_ZERO = 262, 0  # a TIFF's tag and its value; Pillow heeds it in grey of up to 8 bits alone
+INTERPRETATION, WHITE_IS_ZERO = 262, 0  # a TIFF tag and its value; Pillow respects it only in grey images of up to 8 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +25,11 @@ class Item:
     Attributes:
         path: relative to the raw set's folder, with forward slashes.
         split: train, test or unlabeled.
-        labels: sorted class indices; None for truly unlabelled.
-        absent: sorted class indices that are known not to be there, where nothing is known of the classes in neither list;
-            None: every class that is not in `labels` is absent.
-        added: what the image was before its labels were given later (`train`, its labels perhaps hidden, or `unlabeled`).
-        group: what it has in common with others that belong on the same side of every split and fold; None: nothing.
+        labels: sorted class indices; None: unlabelled.
+        absent: sorted class indices that are known to be absent; classes in neither list are unknown. None: every class that is
+            not in `labels` is absent.
+        added: the image's split before its labels were given later: `train` (its labels were perhaps hidden) or `unlabeled`.
+        group: name of a group of images that must be on one side of every split and fold; None: no group.
     """
 
     id: str
@@ -56,9 +56,9 @@ class Images(Protocol):
         ...
 
     def mark(self, i: int) -> str:
-        """What differs where item i would be read differently: of a file its place, size and times of change, not its content.
+        """A string that changes if item i would be read differently, for a file: its path, size and times, not its content.
 
-        A picture that is drawn, as here, is drawn from its number alone.
+        By default it is the item's number, for pictures that are drawn from their number.
         """
         return str(i)
 
@@ -69,8 +69,8 @@ class RawSet:
 
     Attributes:
         items: the images, in the order of the rows of the converted set.
-        source: facts about where it came from, for meta.json (no absolute paths).
-        notes: lines a user should know.
+        source: facts about its origin, for meta.json (no absolute paths).
+        notes: lines for the user.
     """
 
     dataset: str
@@ -95,10 +95,10 @@ class FileImages:
     """Images in files.
 
     Args:
-        root: what the paths are relative to, unless they are absolute.
-        paths: one an item.
-        below: the folder that the first `len(below)` files must not leave, by `..` or by a link, or None for each that may be a
-            link to anywhere: linking a photograph into the folder of its label is how some people label. By default `root`.
+        root: base of relative paths.
+        paths: one per item.
+        below: for each of the first `len(below)` files a folder that it must not leave by `..` or by a link. None: the file may
+            link anywhere, because some people label by linking a photograph into the folder of its label. Default: `root`.
     """
 
     def __init__(
@@ -109,21 +109,20 @@ class FileImages:
         self._upright = upright
 
     def leads_out(self, i: int) -> bool:
-        """Whether image i lies outside the folder that it must not leave, and is no file of DVC's cache."""
+        """Whether image i lies outside its folder (`below`) and is not a file of DVC's cache."""
         path, folder = self.paths[i], self.below[i]
         return folder is not None and not stays_below(path, folder) and not is_cached(path)
 
     def read(self, i: int) -> Image.Image:
-        """Image i. Raises Rejected where it lies elsewhere or is damaged."""
+        """Image i. Raises Rejected if it leads out of its folder or is damaged."""
         if self.leads_out(i):
             raise Rejected(LEADS_OUT)
         return read_rgb(self.paths[i], upright=self._upright)
 
     def mark(self, i: int) -> str:
-        """Place, size and times of change of its file, the folder that it must not leave, and whether it is turned.
+        """The path, size, mtime and ctime of the file, its folder (`below`), and whether EXIF orientation is applied.
 
-        The second time, of the change of its entry, is one that no program can set: a file that took the place of another of its
-        size with an older file's date is another one.
+        Programs cannot set the ctime, so a replaced file is noticed even if its size and mtime are equal.
         """
         try:
             info = os.stat(self.paths[i])
@@ -134,18 +133,18 @@ class FileImages:
 
 
 def decoders() -> dict[str, Any]:
-    """What turns files into pixels beside this project's code: the same file may be read otherwise by another version."""
+    """The versions of the decoders: another version may decode the same file differently."""
     return {"pillow": PIL.__version__, "jpeg": features.version("jpg"), "heic": _know_heic()}
 
 
 def read_rgb(path: Path, *, upright: bool = False) -> Image.Image:
     """Decode an image file to RGB. Raises Rejected with the reason.
 
-    Truncated files are refused: Pillow would otherwise fill the missing part with grey.
+    Truncated files are rejected, because Pillow would fill the missing part with grey.
 
     Args:
-        upright: turn the image as its EXIF orientation says, as cameras and telephones mean it. The published code does not,
-            so the benchmark sets are read without.
+        upright: apply the EXIF orientation of cameras and telephones. The published code does not, so benchmark sets are read
+            without it.
     """
     try:
         info = os.stat(path)
@@ -153,16 +152,16 @@ def read_rgb(path: Path, *, upright: bool = False) -> Image.Image:
         raise Rejected("broken link" if path.is_symlink() else "missing") from None
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
         raise Rejected(f"not readable: {getattr(error, 'strerror', None) or error}") from None
-    if not stat.S_ISREG(info.st_mode):  # opening a pipe would wait for ever
+    if not stat.S_ISREG(info.st_mode):  # opening a pipe could block for ever
         raise Rejected("a folder" if stat.S_ISDIR(info.st_mode) else "not a regular file")
     if info.st_size == 0:
         raise Rejected("empty (0 bytes)")
     _know_heic()
-    PngImagePlugin.MAX_TEXT_CHUNK = PngImagePlugin.MAX_TEXT_MEMORY  # texts are never read: a megabyte does no harm
+    PngImagePlugin.MAX_TEXT_CHUNK = PngImagePlugin.MAX_TEXT_MEMORY  # allow long text chunks, which are not used anyway
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of unusual metadata; what cannot be decoded raises
-            # By its name Pillow would map the file into memory, which scrambles a grey TIFF that lies on its side.
+            warnings.simplefilter("ignore")  # warnings are about unusual metadata; undecodable files raise exceptions
+            # Given a path, Pillow would memory-map the file, which scrambles a rotated grey TIFF.
             with path.open("rb") as file, Image.open(file) as image:
                 return to_rgb(image, upright=upright)
     except UnidentifiedImageError:
@@ -177,7 +176,7 @@ def read_rgb(path: Path, *, upright: bool = False) -> Image.Image:
 
 @functools.cache
 def _know_heic() -> bool:
-    """Tell Pillow of the package that reads HEIC, if it is installed (the extra `heic`)."""
+    """Register the package that reads HEIC with Pillow, if it is installed (the extra `heic`); returns whether it is."""
     try:
         from pi_heif import register_heif_opener  # type: ignore[import-not-found]
     except ImportError:
@@ -187,7 +186,7 @@ def _know_heic() -> bool:
 
 
 def _without_plugin(path: Path) -> str | None:
-    """Why a photograph of a telephone cannot be read, whatever its name ends in; None for any other file."""
+    """Why a HEIC or AVIF photograph cannot be read, by its content and not its name; None for any other file."""
     with path.open("rb") as file:
         head = file.read(12)
     brand = head[8:12] if head[4:8] == b"ftyp" else b""
@@ -199,16 +198,16 @@ def _without_plugin(path: Path) -> str | None:
 
 
 def to_rgb(image: Image.Image, *, upright: bool = False) -> Image.Image:
-    """An open image as RGB, as a person sees it: grey of 16 bits as 8 bits, what is transparent on white, perhaps upright.
+    """An open image as RGB, as viewers show it: 16-bit grey becomes 8-bit, transparency becomes white.
 
     Raises:
-        Rejected: grey values of 32 bits or floats, for which black and white are not defined.
+        Rejected: grey values of 32 bits or floats, which have no defined black and white.
     """
-    image.load()  # before the orientation is looked at: a TIFF is turned by loading it
+    image.load()  # before reading the orientation, because loading a TIFF already rotates it
     if image.mode == "I" and image.format == "TIFF":
         raise Rejected("grey values of 32 bits; save it as an 8-bit or 16-bit image")
     negative = image.mode.startswith("I") and getattr(image, "tag_v2", {}).get(INTERPRETATION) == WHITE_IS_ZERO
-    image = ImageOps.exif_transpose(image) if upright else image  # which forgets what kind of file it was
+    image = ImageOps.exif_transpose(image) if upright else image  # the result has no `format` any more
     if image.mode.startswith("I"):
         image = ImageOps.invert(_to_8_bits(image)) if negative else _to_8_bits(image)
     elif image.mode == "F":
@@ -220,10 +219,10 @@ def to_rgb(image: Image.Image, *, upright: bool = False) -> Image.Image:
 
 
 def _to_8_bits(image: Image.Image) -> Image.Image:
-    """Grey of 16 bits as 8 bits: Pillow would clip it at 255, which leaves a white image.
+    """16-bit grey as 8-bit grey. Pillow would clip values at 255, which gives a white image.
 
     Raises:
-        Rejected: larger values, or none above 4095, which would be almost black: they are of 8, 10 or 12 bits.
+        Rejected: values of more than 16 bits; or no value above 4095 (8, 10 or 12 bits of data), which would look almost black.
     """
     import numpy as np
 
@@ -237,7 +236,7 @@ def _to_8_bits(image: Image.Image) -> Image.Image:
 
 
 def require(path: Path, what: str, published: str) -> Path:
-    """`path` if it exists. Raises DataError that names it and says where the data set is published."""
+    """`path` if it exists. Else raises DataError, which says where the data set is published."""
     if not path.exists():
         kind = "file" if path.suffix else "folder"
         raise DataError(f"{path}: no such {kind} ({what}); data_root must hold the {published}")
@@ -245,13 +244,13 @@ def require(path: Path, what: str, published: str) -> Path:
 
 
 def inside(root: Path, relative: str) -> bool:
-    """Whether a relative path stays below `root`, by its words alone; no file is looked at."""
+    """Whether a relative path stays below `root`, by its text alone, without looking at files."""
     full = os.path.normpath(os.path.join(root, relative))
     return full.startswith(os.path.join(os.path.normpath(root), ""))
 
 
 def stays_below(path: Path, root: Path) -> bool:
-    """Whether a path is below `root` when all links are followed; a name that is no name is left to the reader."""
+    """Whether a path is below `root` after following all links; true for an invalid name, which the reader rejects."""
     try:
         return os.path.realpath(path).startswith(os.path.join(os.path.realpath(root), ""))
     except ValueError:
@@ -259,16 +258,16 @@ def stays_below(path: Path, root: Path) -> bool:
 
 
 def is_cached(path: Path) -> bool:
-    """Whether a link leads into a cache of DVC, which may link what it tracks: to `files/md5/ab/cdef...`."""
+    """Whether a path links into a DVC cache (`files/md5/ab/cdef...`), as tracked files may."""
     return re.search(r"/files/md5/[0-9a-f]{2}/[0-9a-f]{30}$", os.path.realpath(path)) is not None
 
 
 def words_of(path: Path, fits: Callable[[list[str], int], bool], expected: str) -> list[list[str]]:
-    """The words of each line of a list, empty lines left out. Raises DataError where a line does not fit.
+    """The words of each non-empty line of a list. Raises DataError for a malformed line.
 
     Args:
-        fits: whether these are the words of a line, which is number 1, 2, ... of them.
-        expected: what such a line holds, for the error.
+        fits: (words of a line, its number among the non-empty lines, from 1) -> whether the line is well-formed.
+        expected: the expected content of a line, for the error.
     """
     rows: list[list[str]] = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):

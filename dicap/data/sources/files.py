@@ -1,4 +1,4 @@
-"""The image files below a folder."""
+"""Lists the image files below a folder."""
 
 import os
 import re
@@ -11,21 +11,21 @@ ENDINGS = frozenset(
     {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pnm"}
     | {".heic", ".heif", ".hif", ".avif"}
 )
-# Folders in which a disk station, Lightroom, Picasa or an archive of macOS keeps small or deleted pictures.
+# Folders of thumbnails or deleted pictures: of a disk station, Lightroom, Picasa, or a macOS archive.
 THUMBNAILS = re.compile(r"@eaDir|#recycle|__MACOSX|.+\.lrdata", re.IGNORECASE)
-# Files that lie beside photographs and say nothing of one of them.
+# Files that often lie beside photographs but hold no labels.
 DESCRIBES = re.compile(
     r"(readme|licen[cs]e|citation|notice|changelog)\b.*|thumbs\.db|desktop\.ini|.+\.(md|dvc|lnk)", re.IGNORECASE
 )
 
 
 def is_image_name(text: str) -> bool:
-    """Whether a text ends as the name of an image file does."""
+    """Whether a name has the ending of an image file."""
     return Path(text).suffix.lower() in ENDINGS
 
 
 def base_of(root: Path) -> Path:
-    """The folder of a data set that its folder or its file of labels names: of COCO's annotations/ the one above."""
+    """The folder of a data set, given the folder or its file of labels; above annotations/ for a COCO file in it."""
     if root.is_dir():
         return root
     above = root.suffix.lower() == ".json" and root.parent.name.lower() in ("annotations", "labels")
@@ -33,13 +33,13 @@ def base_of(root: Path) -> Path:
 
 
 def list_images(folder: Path, *, required: bool = True, again: bool = False) -> list[str]:
-    """Paths of the image files below a folder, relative to it, with forward slashes, sorted; hidden files are passed over,
-    and the thumbnails of a gallery or of the disk's own program.
+    """Paths of the image files below a folder, relative to it, with forward slashes, sorted.
 
-    Links are followed, each folder once, or `again` by each link to it that does not lie in it.
+    Hidden files, thumbnails and files that our commands wrote are left out. Links are followed, but each folder is visited only
+    once; with `again` it is visited through each link that is not inside the folder itself.
 
     Raises:
-        DataError: there is no such folder, or no image in it although one is `required`.
+        DataError: there is no such folder, or it has no image although `required`.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -51,7 +51,7 @@ def list_images(folder: Path, *, required: bool = True, again: bool = False) -> 
 
 
 def list_others(folder: Path) -> list[str]:
-    """Paths of the other files below a folder, as `list_images`; without projects of ours and what only describes."""
+    """Paths of the other files below a folder, as in `list_images`, without our projects and without files like a readme."""
     return sorted(
         name
         for name in _files_below(folder, again=False, projects=False)
@@ -61,29 +61,29 @@ def list_others(folder: Path) -> list[str]:
 
 def _files_below(folder: Path, again: bool, projects: bool = True) -> list[str]:
     files, written, seen = [], set(), set()
-    for place, folders, names in os.walk(folder, followlinks=True):
-        real = os.path.realpath(place)
-        above = Path(place).parents
+    for directory, folders, names in os.walk(folder, followlinks=True):
+        real = os.path.realpath(directory)
+        above = Path(directory).parents
         visited = real in (map(os.path.realpath, above[: len(above) - len(folder.parents)]) if again else seen)
-        if visited or (not projects and Path(place) != folder and {"dvc.yaml", "params.yaml"} <= {*names}):
+        if visited or (not projects and Path(directory) != folder and {"dvc.yaml", "params.yaml"} <= {*names}):
             folders.clear()
             continue
         seen.add(real)
         folders[:] = sorted(name for name in folders if not name.startswith(".") and not THUMBNAILS.fullmatch(name))
-        relative = Path(place).relative_to(folder)
-        written |= {(relative / name).as_posix() for name in written_below(Path(place))}
+        relative = Path(directory).relative_to(folder)
+        written |= {(relative / name).as_posix() for name in written_below(Path(directory))}
         files += [(relative / name).as_posix() for name in names if not name.startswith(".")]
     return [name for name in files if name not in written]
 
 
 def readable(name: str) -> str:
-    """A file's name as text that can be written: bytes of it that are not UTF-8 as `\\xe9`, a carriage return as `\\r`."""
-    name = name.replace("\r", "\\r")  # which Python writes into a CSV file as the end of a row
+    """A file's name as writable text: bytes that are not UTF-8 become `\\xe9`, a carriage return becomes `\\r`."""
+    name = name.replace("\r", "\\r")  # in a CSV file a carriage return would end the row
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def same_file(path: Path) -> tuple[int, int] | str:
-    """What links to one file have in common: device and number of the file; its name where it is missing."""
+    """The identity of a file, equal for all links to it: device and inode; its path if it is missing."""
     try:
         info = os.stat(path)
     except (OSError, ValueError):  # ValueError: a zero byte in the name
@@ -92,15 +92,14 @@ def same_file(path: Path) -> tuple[int, int] | str:
 
 
 def linked_folder(file: Path, root: Path) -> Path:
-    """The folder that a file must not leave by a link: `root`, or a folder in it (or in its images/) that is itself a link.
+    """The folder that a file must not leave by a link: `root`, or a linked folder in `root` or in a folder of `root`.
 
-    Linking a large folder of photographs into that of the annotations is the owner's own doing; a file in it that leads
-    elsewhere may be somebody else's.
+    A linked folder of photographs is trusted as the user's intention. A link of a single file to elsewhere is not.
     """
-    place = root
+    folder = root
     if file.is_relative_to(root):
         for part in file.relative_to(root).parts[:-1][:2]:
-            place = place / part
-            if place.is_symlink():
-                return place
+            folder = folder / part
+            if folder.is_symlink():
+                return folder
     return root

@@ -1,1 +1,1 @@
-"""Features of a frozen backbone, computed once: the bank of views, and what fills it."""
+"""Features of a frozen backbone, computed once: the feature bank, and the code that fills it."""

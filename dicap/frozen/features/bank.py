@@ -1,10 +1,10 @@
 """Reading a feature bank: features by view and row.
 
-A bank is a folder (`artifacts/features`) with one float16 .npy file a view, (N, g * g, D) in the order of the converted set's
-rows, and meta.json, written last, with the recipe and the files' checksums. Test images have no strong views: there it is NaN.
-Bytes for each image: 2 * g * g * D for each view, of which there are 2 + V, or 1 where V is 0. For 1,280 channels
-(EfficientNet-Lite0) and V = 4 that is 15 kB at g = 1, 61 kB at 2, 246 kB at 4 and 753 kB at 7, so that COCO's 123,000 images
-take 1.9 GB at g = 1 and 93 GB at g = 7.
+A bank is a folder (`artifacts/features`) with one float16 .npy file per view and a meta.json. Arrays are (N, g * g, D) in the
+order of the converted set's rows; strong views of test images are NaN, because they are never needed. meta.json is written last
+and has the recipe and the files' checksums. An image takes 2 * g * g * D bytes per view. There are 2 + V views, or 1 if V is 0.
+With D = 1,280 (EfficientNet-Lite0) and V = 4 an image takes 15 kB at g = 1, 61 kB at 2, 246 kB at 4 and 753 kB at 7; COCO's
+123,000 images take 1.9 GB at g = 1 and 93 GB at g = 7.
 """
 
 from pathlib import Path
@@ -41,8 +41,8 @@ class FeatureBank:
         """Open `artifacts/features`.
 
         Raises:
-            DataError: the bank is missing, damaged or empty (made for settings that train the whole network). A file's checksum
-                is computed when its view is first asked for.
+            DataError: the bank is missing, damaged or empty (made for settings that train the whole network). The checksum of a
+                view's file is checked at its first use.
         """
         folder = Path(folder)
         path = folder / META
@@ -52,29 +52,29 @@ class FeatureBank:
         if meta.get("schema") != SCHEMA:
             raise DataError(f"{path}: schema is {meta.get('schema')!r}, expected {SCHEMA}; {_again(folder)}")
         if meta.get("recipe", ...) is None:
-            raise DataError(f"{folder}: holds no features: no stage was to train the head alone; run `dvc repro features`")
+            raise DataError(f"{folder}: holds no features, because its settings freeze no backbone; run `dvc repro features`")
         try:
             recipe, checksums = Recipe(**meta["recipe"]), meta["checksums"]
             fits = recipe.fingerprint == meta["fingerprint"] and set(checksums) == {file_name(name) for name in recipe.files}
         except (KeyError, TypeError):
             fits = False
         if not fits:
-            raise DataError(f"{path}: of another version, or damaged (its parts do not fit); {_again(folder)}")
+            raise DataError(f"{path}: of another version, or damaged (its parts do not match); {_again(folder)}")
         return cls(folder, recipe, checksums)
 
     def check(self, settings: Settings, store: Store) -> None:
-        """Raise DataError, with what differs, unless these are the features that `settings` ask for of the images of `store`."""
+        """Raise DataError, naming the difference, if the bank does not match `settings` and the images of `store`."""
         for name, value in asked_for(settings, store).items():
             if getattr(self.recipe, name) != value:
-                raise DataError(f"{self.folder}: made with other {name} than asked for; run `dvc repro features`")
+                raise DataError(f"{self.folder}: made with other {name} than the settings have; run `dvc repro features`")
 
     @property
     def backbone(self) -> StoredBackbone:
-        """Stands for the backbone in networks that are trained on these features."""
+        """The placeholder of the backbone in networks that are trained on these features."""
         return StoredBackbone(self.folder / BACKBONE, self.channels, self.recipe.weights)
 
     def view(self, name: str) -> np.ndarray:
-        """The features of all images in one view, (N, g * g, D) float16, mapped read-only. Raises DataError."""
+        """The features of all images in one view, (N, g * g, D) float16, memory-mapped read-only. Raises DataError."""
         if name not in self._maps:
             path = self.folder / file_name(name)
             array = open_npy(path, _again(self.folder), np.float16, self.recipe.shape)

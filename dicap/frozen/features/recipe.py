@@ -1,4 +1,4 @@
-"""What the content of a feature bank depends on: images, backbone, normalisation, views, grid."""
+"""The recipe of a feature bank, everything its content depends on: images, backbone, normalisation, views, grid."""
 
 import hashlib
 import json
@@ -22,18 +22,18 @@ from dicap.settings.catalogue import NAMED_WEIGHTS
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a bank was, or is to be, made of.
+    """Everything that the content of a bank depends on.
 
     Attributes:
         images: checksum of the converted set's array.
         image_size: side of the images in pixels.
-        origin: of the backbone's weights: imagenet, lite, random, or the sha256 of a file.
+        origin: source of the backbone's weights: imagenet, lite, random, or the sha256 of a file.
         weights: checksum of the backbone's tensors.
-        mean, std: with which pixels in [0, 1] are normalised.
-        stride: of the last feature map.
-        cutout, flip: of the strong views.
-        views: V, the number of strong views; without any there is the plain view alone.
-        test_split: checksum of the test split, whose images have no strong views; empty where V is 0.
+        mean, std: normalisation of pixels in [0, 1].
+        stride: image pixels per position of the last feature map.
+        cutout, flip: settings of the strong views.
+        views: V, the number of strong views; with 0 the bank has the plain view only.
+        test_split: checksum of the test split, because test images have no strong views; empty if V is 0.
         grid: g; the map is pooled to g x g positions.
         channels: D.
     """
@@ -58,15 +58,15 @@ class Recipe:
 
     @staticmethod
     def of(settings: Settings, store: Store | None, network: Network) -> "Recipe":
-        """The recipe that `settings` ask for, with the backbone of `network`, in eval mode, on the images of `store`, or of none.
+        """The recipe of `settings`, the backbone of `network` (in eval mode), and the images of `store` (None: no images).
 
         Raises:
             SettingsError: the grid is finer than the backbone's map.
         """
         grid, size = settings.features.grid, settings.image_size
         with torch.inference_mode():
-            photograph = torch.zeros(1, 3, size, size, dtype=torch.uint8, device=network.mean.device)
-            _, channels, height, width = network.features(photograph).shape
+            image = torch.zeros(1, 3, size, size, dtype=torch.uint8, device=network.mean.device)
+            _, channels, height, width = network.features(image).shape
         if grid > min(height, width):
             raise SettingsError(
                 f"params.yaml: features.grid: found {grid}, but the map of {settings.backbone} at image_size "
@@ -82,14 +82,14 @@ class Recipe:
 
     @property
     def fingerprint(self) -> str:
-        """One checksum of all of it."""
+        """One checksum of the whole recipe."""
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
 
     @property
     def files(self) -> dict[str, View]:
-        """The views by the names of their files, in the order of the numbers by which `dicap.frozen.inputs.choose` names them.
+        """The views by file name, in the order of the numbers that `dicap.frozen.inputs.choose` returns.
 
-        A plain view of every image; where V is not 0, also a mirrored one, and V strong views of images that are trained on.
+        Every image has a plain view and, if V is not 0, a mirrored view. Training images also have V strong views.
         """
         strong = {f"strong_{i}": View("strong", cutout=self.cutout, flip=self.flip) for i in range(self.views)}
         mirror = {"mirror": View("weak", flip=1.0)} if strong else {}
@@ -97,17 +97,17 @@ class Recipe:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """(N, g * g, D), of each view."""
+        """The shape (N, g * g, D) of each view's array."""
         return self.n, self.grid**2, self.channels
 
     @property
     def bytes_per_image(self) -> int:
-        """Bytes on disk for each image: two for each channel, position, and view."""
+        """Bytes on disk per image: two per channel, position and view."""
         return len(self.files) * self.grid**2 * self.channels * 2
 
 
 def asked_for(settings: Settings, store: Store | None) -> dict[str, Any]:
-    """What of a recipe follows from settings and images, without building the backbone: that takes longer than a stage's work."""
+    """The part of a recipe that follows from settings and images, without building the backbone, which would take seconds."""
     return {
         "images": "" if store is None else store.pixels_checksum,
         "n": 0 if store is None else store.n,
@@ -126,7 +126,7 @@ def asked_for(settings: Settings, store: Store | None) -> dict[str, Any]:
 
 
 def origin_of(weights: str) -> str:
-    """What tells the weights that the setting backbone_weights names from others: the name, or the sha256 of the file."""
+    """Identifies the weights of the setting backbone_weights: their name, or the sha256 of the file."""
     if weights in NAMED_WEIGHTS:
         return weights
     path = Path(weights)
@@ -134,9 +134,9 @@ def origin_of(weights: str) -> str:
 
 
 def pretrained_network(settings: Settings) -> Network:
-    """The backbone that `settings` name, with its normalisation and no head, frozen and in eval mode.
+    """The backbone of `settings` with its normalisation and no head, frozen and in eval mode.
 
-    Random weights do not depend on the experiment's seed: one bank serves all seeds. Raises SettingsError as `create_backbone`.
+    Random weights do not depend on the experiment's seed, so one bank serves all seeds. Raises what `create_backbone` raises.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(torch_seed(0, "features", 0))

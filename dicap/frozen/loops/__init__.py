@@ -1,1 +1,1 @@
-"""Loops of the stages where a head on a frozen backbone is solved."""
+"""Loops of the stages that solve a head on a frozen backbone."""

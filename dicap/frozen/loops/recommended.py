@@ -1,9 +1,9 @@
-"""Main stage of `protocol: recommended`: the rule on the features of a frozen backbone and, where asked, the whole network then.
+"""Main stage of `protocol: recommended`: the rule on features of a frozen backbone, and then optionally the whole network.
 
-Linear probing, then fine-tuning (Kumar et al., ICLR 2022): K networks for cross-fitting are too dear, K heads on the frozen
-backbone are not. So the frozen backbone's main stage is solved first, and no label is withheld. Its labels, weights and head are
-what the whole network goes on from, by gradient steps on views of the images. Its evidence are the scores out of fold on the
-frozen features, carried over on unlabelled images.
+The whole network follows linear probing, then fine-tuning (Kumar et al., ICLR 2022). Cross-fitting with K heads on a frozen
+backbone is cheap, cross-fitting with K networks is not. So the main stage is solved on the frozen backbone first, on all labels.
+The whole network starts from the solved head, and trains on the pseudo-labels and weights by gradient steps on views of the
+images. Its evidence is the out-of-fold scores on the frozen features, carried over on unlabelled images.
 """
 
 from dataclasses import replace
@@ -29,15 +29,15 @@ from dicap.training.evidence import carried_over, prior_of, published_thresholds
 from dicap.training.loops.main import learn
 from dicap.training.trainer import Trainer
 
-MOST_CARRIED = 512  # images by whose ranks scores are carried over: each is scored by the whole network
+MOST_CARRIED = 512  # images whose ranks map the scores; the whole network scores each of them
 
 
 class Recommended(Method):
-    """The recommended rule among the methods: it trains on all labels, and its pseudo-labels are those of its loop here."""
+    """The recommended rule as a method: it trains on all labels, and the loops of this module make its pseudo-labels."""
 
 
 def train(run: Trainer, network: nn.Module) -> None:
-    """The rule, once."""
+    """The main stage on the frozen backbone: the rule, as one epoch."""
     phase = replace(run.method.main(run.experiment.roles), epochs=1)
     problem, loss_weight = Problem.of(run.experiment, network, phase), chosen_loss_weight(run.source)
     students = Students(network)
@@ -55,7 +55,7 @@ def train(run: Trainer, network: nn.Module) -> None:
 
 
 def train_whole(run: Trainer, network: nn.Module) -> None:
-    """The rule on the features of the backbone, then the whole network by steps on its labels and weights."""
+    """The rule on the frozen features, then gradient steps of the whole network on its pseudo-labels and weights."""
     experiment, phase, loss_weight = run.experiment, run.method.main(run.experiment.roles), chosen_loss_weight(run.source)
     on_bank = experiment.on_bank()
     problem = Problem.of(on_bank, network.to(experiment.runtime.device), phase)
@@ -67,21 +67,21 @@ def train_whole(run: Trainer, network: nn.Module) -> None:
     attach_backbone(network)
     network.grid = None  # type: ignore[assignment]  # the whole network learns from whole maps
 
-    given, refresh = run.settings.linear.pseudo_weight, refresh_of(problem, fit.labels)
-    weight = given if given != "auto" else PART * fit.choice.share if fit.choice else PART
+    setting, refresh = run.settings.linear.pseudo_weight, refresh_of(problem, fit.labels)
+    weight = setting if setting != "auto" else PART * fit.choice.share if fit.choice else PART
     learn(run, network, phase, lambda _: refresh, pseudo_weight=weight)
     run.publish(lambda whole: onto(experiment, whole))
 
 
 def fit_problem(problem: Problem, loss_weight: float) -> Fit:
-    """`dicap.frozen.recommended.fit` of a stage's rows, by its settings."""
+    """`dicap.frozen.recommended.fit` on a stage's rows, with its settings."""
     s = problem.experiment.settings.linear
     options = {"neighbours": s.neighbours, "pseudo_weight": s.pseudo_weight}
     return recommended.fit(problem.all_rows, problem.y, problem.fold, loss_weight=loss_weight, **options)
 
 
 def refresh_of(problem: Problem, labels: Labels) -> Refresh:
-    """The pseudo-labels of the unlabelled images as the stages record them."""
+    """The pseudo-labels of the unlabelled images in the form that stages record."""
     n, y = len(problem.y), torch.from_numpy(problem.y)
     p, label, weight = (torch.from_numpy(part[n:]) for part in (labels.scores, labels.label, labels.weight))
     rates = None
@@ -94,10 +94,10 @@ def refresh_of(problem: Problem, labels: Labels) -> Refresh:
 
 
 def recorded_rates(curve: Curve, p: Tensor, y: Tensor, p_unlabelled: Tensor, *, bins: int = 20) -> Rates:
-    """The curve as a table of bins: counts of labelled entries, and the mean rate of unlabelled ones.
+    """The curve as a table of bins, for the record: counts of labelled entries, and mean rates over unlabelled entries.
 
     Args:
-        p, y: (N, C) confidences and labels that they were learnt on, y below 0 where unknown.
+        p, y: (N, C) confidences and labels that the curve was fitted on; y is below 0 if unknown.
         p_unlabelled: (N_u, C) confidences of the unlabelled images.
     """
     index = bin_index(p_unlabelled, bins).reshape(-1)
@@ -108,7 +108,7 @@ def recorded_rates(curve: Curve, p: Tensor, y: Tensor, p_unlabelled: Tensor, *, 
 
 
 def evidence_out_of_fold(problem: Problem, heads: Solution) -> Evidence:
-    """All labelled images, each scored by the student of its fold; thresholds by the quota among these scores."""
+    """Evidence from all labelled images, each scored by the student of its fold; the quota of the scores gives thresholds."""
     p, at_rank = scores_out_of_fold(heads, problem.all_rows, problem.fold)
     y = labels_of(problem.y)
     tau_pos, tau_neg = published_thresholds(thresholds_of(quota_of(p, y)))

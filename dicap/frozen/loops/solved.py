@@ -1,8 +1,8 @@
-"""Warm-up and main stage of a linear head on a frozen backbone: what is a pass of gradient steps elsewhere is one convex problem.
+"""Warm-up and main stage of a linear head on a frozen backbone, each solved as one convex problem instead of by gradient steps.
 
-A row is the mean feature of an image. The main stage has one round: teachers are solved on the labelled
-rows, they label the unlabelled ones by the method's own rule, and the student is solved on both. That of the recommended rule is
-in `dicap.frozen.loops.recommended`.
+A row is the mean feature of an image. The main stage has one round: a teacher is solved on the labelled rows, the method's rule
+turns its scores into pseudo-labels of the unlabelled rows, and the student is solved on both. `dicap.frozen.loops.recommended` is
+the main stage of the recommended rule.
 """
 
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ from dicap.training.trainer import Trainer
 
 
 def warm_up(run: Trainer, network: nn.Module) -> None:
-    """Stage 1: logistic regression on the labelled rows, the weight of the loss by cross-validation."""
+    """Stage 1: logistic regression on the labelled rows; cross-validation chooses the weight of the loss."""
     phase = replace(run.method.warmup(run.experiment.roles), epochs=1)
     fit_scaling(network, run.experiment.training_features())
     problem, loss_weight = Problem.of(run.experiment, network, phase), run.experiment.settings.linear.C
@@ -52,7 +52,7 @@ def warm_up(run: Trainer, network: nn.Module) -> None:
 
 
 def train(run: Trainer, network: nn.Module) -> None:
-    """Stage 2, Algorithm 1 with its fourth step at the minimum."""
+    """Stage 2: Algorithm 1, with its fourth step solved to the minimum."""
     phase, linear = replace(run.method.main(run.experiment.roles), epochs=1), run.settings.linear
     problem, loss_weight = Problem.of(run.experiment, network, phase), chosen_loss_weight(run.source)
     students = Students(network)
@@ -61,8 +61,8 @@ def train(run: Trainer, network: nn.Module) -> None:
         # (1) - (3) rates, thresholds, pseudo-labels and weights; (4) L = L_sup + L_pseudo at its minimum
         rows = problem.all_rows
         rotated = rotate(rows)
-        near = teacher_rows(rows, linear.neighbours, rotated)
-        teachers = solve_teachers(near, problem.y, problem.fold, loss_weight=loss_weight)
+        averages = teacher_rows(rows, linear.neighbours, rotated)
+        teachers = solve_teachers(averages, problem.y, problem.fold, loss_weight=loss_weight)
         teacher = HeadTeacher(problem, network, teachers.scores())
         with run.meter.timing("refresh"):
             refresh = run.record_refresh(run.method.refresh(teacher, run.experiment.roles))
@@ -76,40 +76,40 @@ def train(run: Trainer, network: nn.Module) -> None:
 
 
 def chosen_loss_weight(source: Path | None) -> float:
-    """The weight of the loss that the warm-up chose and left in its folder."""
+    """The weight of the loss that the warm-up chose, read from its folder."""
     assert source is not None, "the main stage follows a warm-up"
     return float(read_json(source / CHOICE)["C"])
 
 
 def record_choice(run: Trainer, loss_weight: float, choice: Choice | None = None) -> None:
-    """Write linear.C and, where that was chosen, how much of the students is used, beside the model."""
-    used = {} if choice is None else choice._asdict() | {"unlabelled": choice.in_words()}
-    write_json({"C": loss_weight} | used, run.state.products / CHOICE)
+    """Write the chosen linear.C and, if it was chosen, the share of the students, beside the model."""
+    facts = {} if choice is None else choice._asdict() | {"unlabelled": choice.in_words()}
+    write_json({"C": loss_weight} | facts, run.state.products / CHOICE)
 
 
 def folds_of(experiment: Experiment, labelled: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """A fold for each labelled row, (n_l,), that follows the images, not their order; a group of images is in one fold.
+    """A fold for each labelled row, (n_l,), independent of the order of the images; all images of a group are in one fold.
 
     Raises:
         DataError: all labelled images are of one group.
     """
     groups, seed = read_groups(experiment.folder), torch_seed(experiment.settings.seed, "folds", 0) % 2**32
-    of = None if groups is None else groups[labelled]
+    groups = None if groups is None else groups[labelled]
     rank = np.unique(experiment.store.ids[labelled].astype(str), return_inverse=True)[1]
     try:
-        return deal_folds(rank, y, FOLDS, seed, of)
+        return deal_folds(rank, y, FOLDS, seed, groups)
     except ValueError as error:
         raise DataError(f"{experiment.folder}: {error}; label images of another group") from None
 
 
 @dataclass(frozen=True)
 class Problem:
-    """The rows of a stage and what is known of them.
+    """The rows, labels and folds of a stage.
 
     Attributes:
-        rows: (N, D) float32 of all images, as the head scales them.
+        rows: (N, D) float32 features of all images, scaled by the head.
         labelled, unlabelled: rows of the phase, (n_l,) and (n_u,).
-        y: (n_l, C) float32 labels, -1 where unknown.
+        y: (n_l, C) float32 labels, -1 if unknown.
         fold: (n_l,) fold of each labelled image; -1 without cross-fitting.
     """
 
@@ -134,17 +134,17 @@ class Problem:
 
     @property
     def order(self) -> np.ndarray:
-        """(n_l + n_u,) the labelled images, then the unlabelled ones."""
+        """Rows of the labelled images, then of the unlabelled images, (n_l + n_u,)."""
         return np.concatenate([self.labelled, self.unlabelled])
 
     @property
     def all_rows(self) -> np.ndarray:
-        """Rows (n_l + n_u, D) of the labelled images, then of the unlabelled ones."""
+        """Features (n_l + n_u, D) of the labelled images, then of the unlabelled images."""
         return self.rows[self.order]
 
 
 class Students:
-    """What a stage has solved: the last of its heads is the network's."""
+    """The solved heads of a stage; the network gets the last of them."""
 
     def __init__(self, network: nn.Module) -> None:
         assert isinstance(network.head, LinearHead)
@@ -152,7 +152,7 @@ class Students:
         self.heads: Solution | None = None
 
     def set_heads(self, heads: Solution) -> float:
-        """Keep what was solved and let the network answer so; the minimised value of the last head, mean over classes."""
+        """Keep the heads and copy the last into the network; returns its minimised objective, averaged over classes."""
         self.heads, linear = heads, self.head.linear
         with torch.no_grad():
             linear.weight.copy_(torch.from_numpy(heads.w[-1]))
@@ -160,38 +160,38 @@ class Students:
         return float(heads.objective[-1].mean())
 
     def state_dict(self) -> dict[str, Any]:
-        """All heads."""
+        """The tensors of all heads."""
         return {} if self.heads is None else {name: torch.as_tensor(value) for name, value in self.heads._asdict().items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue where `state_dict` was taken."""
+        """Restore the heads that `state_dict` returned."""
         if state:
             self.set_heads(Solution(**{name: value.numpy() for name, value in state.items()}))
 
 
 class HeadTeacher(EpochTeacher):
-    """Scores (n_l + n_u, C) of the labelled rows, then the unlabelled ones; no network is asked."""
+    """A teacher with a table of scores (n_l + n_u, C), labelled rows first; it runs no network."""
 
     def __init__(self, problem: Problem, network: nn.Module, table: np.ndarray) -> None:
         super().__init__(problem.experiment, network, network, epoch=0, carry={})
         self.problem, self.table = problem, table
 
     def scores(self, rows: np.ndarray, *, view: str = "auto", mode: str = "eval") -> Tensor:
-        """(n, C) float32 scores of rows of the phase; a solved head has one view of an image, and no train mode."""
-        place = np.full(self.experiment.store.n, -1)
-        place[self.problem.order] = np.arange(len(self.table))
-        assert (place[rows] >= 0).all(), "neither labelled nor unlabelled in this phase"
-        return torch.from_numpy(self.table[place[rows]]).to(self.experiment.runtime.device)
+        """(n, C) float32 scores of rows of the phase; a solved head has one view per image, and no train mode."""
+        index = np.full(self.experiment.store.n, -1)
+        index[self.problem.order] = np.arange(len(self.table))
+        assert (index[rows] >= 0).all(), "a row is not in this phase"
+        return torch.from_numpy(self.table[index[rows]]).to(self.experiment.runtime.device)
 
 
 def entries(pseudo: PseudoLabels, labelled: int) -> Pseudo:
-    """Targets and weights (n, C) float32 of pseudo-labels, behind so many labelled rows; an uncertain entry has weight 0.
+    """Targets and weights (n, C) float32 of pseudo-labels, after this number of labelled rows; uncertain entries have weight 0.
 
-    A soft target is the label with its weight and the opposite label with the rest (docs/methods.md 3.10).
+    A soft target mixes the label, by its weight w, with the opposite label, by 1 - w (docs/methods.md 3.10).
     """
     label, weight = pseudo.label.cpu().numpy(), pseudo.weight.cpu().numpy().astype(np.float32)
     target, used = (label == 1).astype(np.float32), weight * (label >= 0)
     if pseudo.soft:
         target, used = np.where(label == 1, weight, 1 - weight), (label >= 0).astype(np.float32)
-    none = np.zeros((labelled, label.shape[1]), np.float32)
-    return Pseudo(np.concatenate([none, target]), np.concatenate([none, used]))
+    zeros = np.zeros((labelled, label.shape[1]), np.float32)
+    return Pseudo(np.concatenate([zeros, target]), np.concatenate([zeros, used]))

@@ -1,4 +1,4 @@
-"""How often a confidence is right: estimated on a few labelled images, and the truth."""
+"""Figures of calibration: correctness curves, estimated and true, reliability diagrams, and weights of pseudo-labels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dicap.report import style
 
 
 def correctness(weights: pd.DataFrame) -> Figure:
-    """Share of positives per confidence bin at one epoch: estimated on D_est, and optimal if known; counts below.
+    """Share of positives per confidence bin at one epoch: estimated on D_est, and the true share if known; counts below.
 
     weights: rows of one epoch (bin, left, right, n_pos, n_neg, r_pos, optimal_r_pos, ...).
     """
@@ -25,7 +25,7 @@ def correctness(weights: pd.DataFrame) -> Figure:
 
 
 def overlaid(curves: Mapping[str, tuple[pd.DataFrame, str]]) -> Figure:
-    """Curves by name, each a frame of one epoch's bins and its column, told apart by colour, dash and marker."""
+    """Several curves in one figure. curves: {name: (frame of one epoch's bins, column)}."""
     figure, ax = style.axes(3.4, 3.6)
     for (name, (frame, column)), look in zip(curves.items(), style.LINES, strict=False):
         ax.plot(_centre(frame), frame[column], **look, label=name)
@@ -34,12 +34,12 @@ def overlaid(curves: Mapping[str, tuple[pd.DataFrame, str]]) -> Figure:
     ax.set_ylim(-0.03, 1.03)
     ax.set_xlabel("confidence of the network")
     ax.set_ylabel("share of positives")
-    ax.legend(loc="upper left")  # above the diagonal, where curves seldom are
+    ax.legend(loc="upper left")  # curves are rarely above the diagonal
     return figure
 
 
 def early_and_late(weights: pd.DataFrame) -> Figure:
-    """Estimated and optimal curve of the first and of the last epoch, side by side. weights: all epochs."""
+    """Estimated and true curve of the first and of the last epoch, side by side. weights: all epochs."""
     epochs = sorted(weights["epoch"].unique())
     figure = style.canvas(2.9)
     axes = figure.subplots(1, 2, sharey=True)
@@ -54,7 +54,7 @@ def early_and_late(weights: pd.DataFrame) -> Figure:
 
 
 def reliability(bins: pd.DataFrame, across: str = "score of the network", up: str = "share of positives") -> Figure:
-    """How true stated probabilities are on the test images. bins: left, right, n, chance, share; the axes' names."""
+    """Reliability diagram on the test images. bins: left, right, n, chance, share; across, up: labels of the axes."""
     figure, top = _above_counts(bins, bins["n"], across)
     _diagonal(top)
     top.plot(bins["chance"], bins["share"], color=style.BLUE, marker="o", label="observed")
@@ -64,7 +64,7 @@ def reliability(bins: pd.DataFrame, across: str = "score of the network", up: st
 
 
 def weights(frame: pd.DataFrame) -> Figure:
-    """Histogram of the pseudo-labels' weights of one epoch. frame: label, left, right, n; a logarithmic count axis."""
+    """Histogram of one epoch's pseudo-label weights, with a logarithmic count axis. frame: label, left, right, n."""
     figure, ax = style.axes(2.9)
     for shift, kind, name, colour in ((-0.22, 1, "positive", style.BLUE), (0.22, 0, "negative", style.VERMILLION)):
         part = frame[frame["label"] == kind]
@@ -81,7 +81,7 @@ def weights(frame: pd.DataFrame) -> Figure:
 
 
 def _above_counts(bins: pd.DataFrame, entries: pd.Series, across: str) -> tuple[Figure, Axes]:
-    """A figure with the numbers of entries in the bins along its lower edge, and the axes above them."""
+    """A figure with the number of entries per bin along its lower edge; returns it and the axes above."""
     figure = style.canvas(3.9)
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[3.2, 1])
     width = (bins["right"] - bins["left"]).to_numpy()
@@ -97,11 +97,11 @@ def _above_counts(bins: pd.DataFrame, entries: pd.Series, across: str) -> tuple[
 def _curves(ax: Axes, weights: pd.DataFrame) -> None:
     centre = _centre(weights)
     _diagonal(ax)
-    counted = np.flatnonzero(weights["n_pos"] + weights["n_neg"]).tolist()  # other rates are filled in from the neighbours
+    counted = np.flatnonzero(weights["n_pos"] + weights["n_neg"]).tolist()  # rates of empty bins are filled in: no marker
     ax.plot(centre, weights["r_pos"], color=style.BLUE, marker="o", markevery=counted, label="estimated")
     optimal = weights["optimal_r_pos"].to_numpy(dtype=float)
     if np.isfinite(optimal).any():
-        # Nothing is drawn at a bin without entries; the points show a bin between two of these.
+        # Bins without entries are not drawn; markers show a single bin between two such bins.
         ax.plot(centre, optimal, color=style.VERMILLION, linestyle="--", marker=".", label="optimal")
     ax.set_ylim(-0.03, 1.03)
     ax.set_xlim(-0.02, 1.02)

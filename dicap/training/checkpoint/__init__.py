@@ -1,1 +1,1 @@
-"""What survives a kill, and how it is written."""
+"""Checkpoints: the state that survives a kill."""

@@ -1,7 +1,7 @@
-"""Resume: a state folder of our own, named by a fingerprint, locked, with two checked generations.
+"""Checkpoints of a stage: a locked state folder, named by a fingerprint, with the last two checkpoints and their checksums.
 
-It lies under `$DVC_ROOT/.dicap/state/`, so it survives DVC's cleaning of outputs, kills, and temporary or queued
-experiments; a changed setting, input or line of code has another fingerprint and can never pick up old epochs.
+The folder is under `$DVC_ROOT/.dicap/state/`, so it survives kills, temporary and queued experiments, and DVC, which removes a
+stage's outputs. A changed setting, input or line of code changes the fingerprint, so old epochs are never resumed under it.
 """
 
 import hashlib
@@ -23,19 +23,19 @@ from dicap.errors import DataError
 from dicap.files.atomic import replacing
 from dicap.files.locks import locked
 
-SCHEMA = 5  # of the saved state; part of the fingerprint, so another version starts afresh
-DIGEST = 32  # bytes of the checksum of what follows it, at the head of a generation
-DONE = "done"  # a file beside products that another run waits for
-STALE_DAYS = 30  # an interrupted experiment may go on for so long
+SCHEMA = 5  # of the checkpoint format; part of the fingerprint, so another version starts from the beginning
+DIGEST = 32  # bytes of the checksum at the head of a checkpoint file
+DONE = "done"  # a file that marks products for another run that waits for them
+STALE_DAYS = 30  # an interrupted experiment can be resumed for this long
 
 
 def fingerprint(identity: dict[str, Any]) -> str:
-    """16 hex digits that stand for all that a stage's result depends on: settings, code, inputs."""
+    """A hash (16 hex digits) of everything that a stage's result depends on: settings, code, inputs."""
     return hashlib.sha256(json.dumps([SCHEMA, identity], sort_keys=True).encode()).hexdigest()[:16]
 
 
 def remove_stale(states: Path) -> None:
-    """Remove the state folders that no run holds and that were not touched for STALE_DAYS."""
+    """Remove state folders that no run holds and that have not changed for STALE_DAYS."""
     for folder in states.iterdir():
         with suppress(OSError):
             touched = max(path.stat().st_mtime for path in (folder, *folder.glob("*.pt")))
@@ -48,12 +48,12 @@ def remove_stale(states: Path) -> None:
 class RunState:
     """A stage's state folder, held by one process at a time.
 
-    Used as a context manager: entering waits for the lock, leaving frees it. `finish` removes the folder, unless another run
-    waits for the same result.
+    A context manager: entering waits for the lock, leaving releases it. `finish` removes the folder, unless another run waits
+    for the same result.
 
     Attributes:
-        products: finished artifacts that wait for the stage's end.
-        cost: what they cost, apart from them: times differ from run to run where results do not.
+        products: folder of the finished artifacts until the stage publishes them.
+        cost: file of times and memory. It is not a product, because it differs between runs with equal results.
     """
 
     def __init__(self, root: Path, stage: str, identity: str, log: Callable[[list[str]], object] = lambda lines: None) -> None:
@@ -69,14 +69,14 @@ class RunState:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 if not self._held.enter_context(locked(lock)):
                     self._waiting.touch()
-                    self._log([f"{self.stage}: process {lock.read_text().strip()} does the same; waiting for its result"])
+                    self._log([f"{self.stage}: process {lock.read_text().strip()} runs the same stage; waiting for its result"])
                     self._held.enter_context(locked(lock, wait=True))
                 break
             except FileNotFoundError:
-                pass  # the run that held it has ended and removed the folder
+                pass  # the run that held the lock has ended and removed the folder
             except OSError as error:
                 raise DataError(
-                    f"{self.folder}: cannot be made ({error.strerror}); the state of a run is kept there, so make it writable"
+                    f"{self.folder}: cannot be created ({error.strerror}); a run keeps its checkpoints there, so make it writable"
                 ) from None
         lock.write_text(str(os.getpid()))
         return self
@@ -85,9 +85,9 @@ class RunState:
         self._held.close()
 
     def save(self, payload: dict[str, Any]) -> None:
-        """Write a generation; the one before stays until the next is whole."""
+        """Write a checkpoint. The previous checkpoint stays until the new one is complete."""
         current = self.folder / "state.pt"
-        content = io.BytesIO()  # torch's writer would turn what goes wrong with a file into an error of another kind
+        content = io.BytesIO()  # in memory first: torch's writer turns an OSError into another error
         torch.save({"schema": SCHEMA} | payload, content)
         try:
             with replacing(current) as temporary:
@@ -97,12 +97,12 @@ class RunState:
                     os.replace(current, self.folder / "previous.pt")
         except OSError as error:
             raise DataError(
-                f"{self.folder}: cannot save the state ({error.strerror}); the one before is intact; "
+                f"{self.folder}: cannot save the checkpoint ({error.strerror}); the previous checkpoint is intact; "
                 "free some space and run again"
             ) from None
 
     def load(self) -> tuple[dict[str, Any] | None, list[str]]:
-        """The newest generation that is whole, or None; and a line for every damaged one that was passed over."""
+        """The newest undamaged checkpoint, or None; and a line for every damaged checkpoint that was skipped."""
         warnings = []
         current, previous = self.folder / "state.pt", self.folder / "previous.pt"
         for path in (current, previous):
@@ -111,13 +111,13 @@ class RunState:
             payload = _read(path)
             if payload is not None:
                 return payload, warnings
-            path.unlink()  # or the next save would keep it as its generation before
-            rest = "from the generation before it" if path == current and previous.exists() else "from the start"
-            warnings.append(f"{path}: damaged or of another version, passed over; continuing {rest}")
+            path.unlink()  # or the next save would keep it as the previous checkpoint
+            origin = "from the previous checkpoint" if path == current and previous.exists() else "from the start"
+            warnings.append(f"{path}: damaged or of another version, skipped; continuing {origin}")
         return None, warnings
 
     def is_done(self) -> bool:
-        """Whether the run that this one waited for has left its products. Products without a waiting run are removed."""
+        """Whether the run that this run waited for has left its products. Products that no run waits for are removed."""
         done, waited = self.folder / DONE, self._waiting.exists()
         self._waiting.unlink(missing_ok=True)
         if done.exists() and not waited:
@@ -126,7 +126,7 @@ class RunState:
         return done.exists()
 
     def finish(self) -> None:
-        """Remove the folder, after the products were published, and those that are stale."""
+        """Remove the folder after its products were published, and remove stale folders of other runs."""
         if any(self.folder.glob("waiting-*")):
             for path in self.folder.glob("*.pt"):
                 path.unlink()
@@ -137,7 +137,7 @@ class RunState:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """The content of a generation, or None if it is not whole or not of this version."""
+    """The content of a checkpoint file; None if it is damaged or of another version."""
     with open(path, "rb") as handle:
         digest = handle.read(DIGEST)
         if hashlib.file_digest(handle, "sha256").digest() != digest:
@@ -145,13 +145,13 @@ def _read(path: Path) -> dict[str, Any] | None:
         handle.seek(DIGEST)
         try:
             payload = torch.load(handle, map_location="cpu", weights_only=True)
-        except Exception:  # torch's reader raises whatever the bytes lead it to
+        except Exception:  # torch's reader can raise anything on unexpected bytes
             return None
     return payload if isinstance(payload, dict) and payload.get("schema") == SCHEMA else None
 
 
 class StopSignal:
-    """Turns SIGINT and SIGTERM into a flag that the step loop reads; used as a context manager."""
+    """A context manager that turns SIGINT and SIGTERM into a flag, which the step loop reads."""
 
     def __init__(self) -> None:
         self.received: int | None = None
@@ -165,7 +165,7 @@ class StopSignal:
             signal.signal(number, handler)
 
     def _receive(self, number: int, _: FrameType | None) -> None:
-        if self.received is not None:  # a second signal means now
+        if self.received is not None:  # a second signal stops at once
             raise KeyboardInterrupt
         self.received = number
 

@@ -1,4 +1,4 @@
-"""The main stage of DRML: rounds on fixed features, four updates a step, images adopted for good (docs/methods.md 4.5)."""
+"""The main stage of DRML: rounds on fixed features, four updates per step, images adopted for good (docs/methods.md 4.5)."""
 
 import numpy as np
 from torch import nn
@@ -10,11 +10,11 @@ from dicap.training.batches import MainBatches
 from dicap.training.plan import pool_plan
 from dicap.training.trainer import Trainer
 
-RECORD_EVERY = 10  # rounds: between two of them little changes
+RECORD_EVERY = 10  # rounds between two Parquet records: little changes from round to round
 
 
 def train(run: Trainer, network: nn.Module) -> None:
-    """Rounds of drml.iterations steps; a step draws from the pool of labelled and adopted images and from the others."""
+    """Rounds of drml.iterations steps. A step draws images from the pool (labelled or adopted) and from outside the pool."""
     method, roles, s = run.method, run.experiment.roles, run.settings
     assert isinstance(method, DRML) and isinstance(network.head, RelationHead)
     phase, head, steps = method.main(roles), network.head, s.drml.iterations
@@ -38,17 +38,17 @@ def train(run: Trainer, network: nn.Module) -> None:
 
 
 def step(run: Trainer, method: DRML, head: RelationHead, batch: Batch) -> None:
-    """Four updates, each computed with what the ones before it left."""
+    """Four updates; each uses the weights that the previous update left."""
     s = method.settings.drml
     with run.autocast():  # A: projector and classifiers
         losses = method.losses(head, batch)
         loss = losses.classification + s.relation * losses.relation
     run.update({"loss_sup": loss}, "joint")
-    with run.autocast():  # B: classifiers apart on images outside the pool
+    with run.autocast():  # B: classifiers, to disagree on images outside the pool
         losses = method.losses(head, batch)
         loss = losses.classification + s.relation * losses.relation - s.discrepancy * losses.discrepancy
     run.update({"loss_disagree": loss}, "disagree")
-    with run.autocast():  # C: projector, so that they agree there
+    with run.autocast():  # C: projector, to make them agree there
         loss = s.discrepancy * method.discrepancy(head, batch)
     run.update({"loss_agree": loss}, "agree")
     with run.autocast():  # D: relation network

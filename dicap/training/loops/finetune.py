@@ -1,4 +1,4 @@
-"""Stage 3: the backbone frozen, the head trained on D_est with its true labels (docs/methods.md 3.9)."""
+"""Stage 3: the backbone is frozen, and the head is trained on D_est with its true labels (docs/methods.md 3.9)."""
 
 from functools import partial
 
@@ -24,8 +24,8 @@ def finetune(run: Trainer, network: nn.Module) -> None:
 
     for epoch in run.epochs:
         for batch in run.batches(FinetuneBatches(experiment, phase, plan(epoch=epoch), epoch)):
-            if not experiment.frozen:  # else the inputs are its features
-                network.backbone.eval()  # type: ignore[union-attr]  # BatchNorm of the frozen part stays as it is
+            if not experiment.frozen:  # else the inputs are the backbone's features
+                network.backbone.eval()  # type: ignore[union-attr]  # BatchNorm statistics of the frozen backbone stay
             with run.autocast():
                 logits, _ = network(batch.views["strong"])
                 loss = method.supervised(logits, batch.y).sum() / batch.images

@@ -19,7 +19,7 @@ from dicap.training.trainer import Trainer
 
 
 def train(run: Trainer, network: nn.Module) -> None:
-    """Algorithm 1: every epoch counts correctness on D_est, labels D_unsup by it, and passes over D_unsup once."""
+    """Algorithm 1: every epoch counts correctness on D_est, pseudo-labels D_unsup, and passes over D_unsup once."""
     method, roles = run.method, run.experiment.roles
     learn(run, network, method.main(roles), lambda teacher: method.refresh(teacher, roles))
     run.publish()
@@ -28,11 +28,11 @@ def train(run: Trainer, network: nn.Module) -> None:
 def learn(
     run: Trainer, network: nn.Module, phase: Phase, make_labels: Callable[[Teacher], Refresh], *, pseudo_weight: float = 1.0
 ) -> None:
-    """The epochs of a main stage by gradient steps. A stage that was stopped or killed goes on from its checkpoint.
+    """The epochs of a main stage by gradient steps. A stage that was stopped or killed resumes from its checkpoint.
 
     Args:
-        make_labels: what an epoch trains on, from its teacher.
-        pseudo_weight: of a pseudo-labelled image beside a labelled one.
+        make_labels: makes an epoch's pseudo-labels with its teacher.
+        pseudo_weight: weight of a pseudo-labelled image relative to a labelled image.
     """
     method, s = run.method, run.settings
     if phase.begin is not None:
@@ -43,10 +43,10 @@ def learn(
 
     for epoch in run.epochs:
         # (1) r_pos and r_neg on D_est, (2) tau_pos and tau_neg on D_sup, (3) pseudo-labels and w(p, label) on D_unsup
-        refresh = run.refresh(make_labels, recorded=phase.relabel is None)  # what batches label is recorded after the last
+        refresh = run.refresh(make_labels, recorded=phase.relabel is None)  # labels made per batch are recorded after the epoch
         if phase.install is not None:
-            for each in run.networks.values():
-                phase.install(each, refresh)
+            for copy in run.networks.values():
+                phase.install(copy, refresh)
 
         # (4) one pass over D_unsup, on L = L_sup + L_pseudo + lambda L_uncer
         for batch in run.batches(MainBatches(run.experiment, phase, plan(epoch=epoch), epoch, refresh, run.teacher)):
@@ -66,9 +66,9 @@ def learn(
 
 
 def own_rates(network: nn.Module, phase: Phase, s: Settings) -> list[ParamGroup]:
-    """Backbone and head as two groups where both are trained and a rate is set for one of them; none where one rate serves all.
+    """Parameter groups of backbone and head, if both are trained and train.head_lr or train.backbone_lr is set; else [].
 
-    A head alone is trained at optimiser.lr, and a method at the rate of its own that is set.
+    A head alone is trained at optimiser.lr. A method's own rate (`Phase.lr`) takes precedence over both settings.
     """
     parts: dict[str, list[nn.Parameter]] = {"head": [], "backbone": []}
     for name, parameter in network.named_parameters():
@@ -84,9 +84,9 @@ def own_rates(network: nn.Module, phase: Phase, s: Settings) -> list[ParamGroup]
 
 
 def first_refresh(experiment: Experiment, network: nn.Module, folder: Path) -> dict[str, float]:
-    """What `train` would make of its first epoch, recorded under `folder`; returns the shares of the labels.
+    """Record under `folder` the pseudo-labels that `train` would use in its first epoch; return their summary.
 
-    The main stage's EMA starts from the loaded weights, so both teachers are this network.
+    The EMA of the main stage starts from the loaded weights, so this network is both the EMA and the online network.
     """
     phase = experiment.method.main(experiment.roles)
     network = experiment.place(network)

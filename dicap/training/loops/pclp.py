@@ -15,7 +15,7 @@ from dicap.training.trainer import Trainer
 
 
 def warm_up(run: Trainer, network: nn.Module) -> None:
-    """Passes over D_u, with the labelled images cycled beside it."""
+    """Passes over D_u, with labelled images cycled alongside."""
     method, s = run.method, run.settings
     assert isinstance(method, PCLP)
     phase = method.warmup(run.experiment.roles)
@@ -41,7 +41,7 @@ def warm_up(run: Trainer, network: nn.Module) -> None:
 
 
 def step(run: Trainer, method: PCLP, encoder: nn.Module, companions: nn.ModuleDict, batch: Batch) -> None:
-    """Discriminator, encoder, then generator with adjacency and affine map; without companions the encoder alone."""
+    """Updates of the discriminator, the encoder, then generator, adjacency and affine map; without companions the encoder's."""
     with run.autocast():
         mean, logvar, terms = method.encode(encoder, batch)  # (B, L)
     if not companions:

@@ -1,4 +1,4 @@
-"""Which loop trains a stage. One table: the stages call the function, and what they depend on is its module."""
+"""Which loop trains a stage. The stages call the function in this table, and their result depends on its module."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -6,8 +6,8 @@ from typing import Any
 
 from dicap.settings import Settings
 
-# (stage, kind) -> module:function. The kind is "solved", "recommended", "unfrozen", or a method with a loop of its own; "" is any
-# other.
+# (stage, kind) -> module:function. The kind is "solved", "recommended", "unfrozen", or the name of a method with its own loop; ""
+# is the default.
 # `warmup`, `train` and `finetune` are (Trainer, network) -> None; `pseudo_label` records the pseudo-labels of the first epoch.
 LOOPS = {
     ("warmup", ""): "dicap.training.loops.warmup:warm_up",
@@ -24,7 +24,7 @@ LOOPS = {
 
 
 def loop_of(stage: str, settings: Settings) -> Callable[..., Any]:
-    """The function that trains a stage. Only its own module is imported."""
+    """The function that trains a stage; no other loop's module is imported."""
     kind = settings.method
     if settings.solves(stage):
         kind = "recommended" if settings.recommends and stage == "train" else "solved"

@@ -16,18 +16,18 @@ from dicap.training.trainer import Trainer
 def initial_network(experiment: Experiment) -> nn.Module:
     """A new network; its random parts depend on the seed alone."""
     torch.manual_seed(torch_seed(experiment.settings.seed, "network", 0))
-    # A backbone is built where the head's first weights count: they are drawn after it.
+    # Without a solver the backbone is built even if it is frozen: the head's initial weights are drawn after the backbone's.
     solved, backbone = experiment.settings.solves("warmup"), experiment.stored_backbone
     network = experiment.method.build_network(stored=backbone if solved else None)
-    if backbone is not None:  # whose features the bank holds, also where its weights are random
+    if backbone is not None:  # the bank's own backbone: with random weights a second one would differ
         network.backbone = backbone
-        if not solved:  # the solution chooses how to scale
+        if not solved:  # the solver fits the scaling itself
             fit_scaling(network, experiment.training_features())
     return network
 
 
 def warm_up(run: Trainer, network: nn.Module) -> None:
-    """L = L_sup + lambda L_con on the labelled images, and unlabelled ones for WCL."""
+    """L = L_sup + lambda L_con on the labelled images, and with WCL also on unlabelled images."""
     method, s = run.method, run.settings.warmup
     phase = method.warmup(run.experiment.roles)
     plan = partial(warmup_plan, phase, over=s.over, seed=run.settings.seed)

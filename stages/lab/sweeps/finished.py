@@ -1,7 +1,7 @@
-"""The finished experiments, read from Git and from DVC's cache themselves.
+"""The finished experiments, read directly from Git and DVC's cache.
 
-`dvc exp show` opens the whole pipeline of every commit one after the other, which takes minutes with a few hundred. Here only
-their dvc.lock is read, and of those that are alike one.
+`dvc exp show` opens the whole pipeline of every commit, which takes minutes for a few hundred. This module reads only dvc.lock,
+and equal versions of it only once.
 """
 
 import contextlib
@@ -20,17 +20,17 @@ from stages.support.git import git
 
 LOCK = "dvc.lock"
 METRICS = "artifacts/evaluate/details.json"
-REPORT, SETTINGS = "artifacts/report", "artifacts/report/settings.json"  # as they were in force
+REPORT, SETTINGS = "artifacts/report", "artifacts/report/settings.json"  # the settings that were in force in the run
 CONVERTED = "data/converted"
-_EXPERIMENT = re.compile(r"refs/exps/([0-9a-f]{2})/([0-9a-f]{38})/(.+)")  # of a finished one: its parent's id, its name
+_EXPERIMENT = re.compile(r"refs/exps/([0-9a-f]{2})/([0-9a-f]{38})/(.+)")  # a finished experiment: parent commit, name
 
 
 class Revision(NamedTuple):
     """A commit or a finished experiment."""
 
-    name: str  # of the experiment, or the first letters of `rev`
+    name: str  # name of the experiment, or the first digits of `rev`
     rev: str
-    when: str  # in seconds since 1970: a text with a time zone does not sort
+    when: str  # seconds since 1970, which sort, unlike dates with time zones
     lock: str  # the text of dvc.lock
 
 
@@ -42,13 +42,13 @@ class Stage(NamedTuple):
 
 
 def finished(*, everywhere: bool) -> tuple[list[dict[str, Any]], list[str]]:
-    """Every finished experiment, and a sentence about each that had to be left out.
+    """Every finished experiment, and a sentence about each one that was left out.
 
     Args:
-        everywhere: those of all commits, not only of the current one.
+        everywhere: experiments of all commits, not only of the current commit.
 
-    An experiment is {name, rev, when, settings (nested, as they were in force when it ran), metrics, data (checksum of the
-    converted set), inputs (path -> checksum of all that no stage made)}. Raises DataError outside a Git repository.
+    An experiment is {name, rev, when, settings (nested, in force when it ran), metrics, data (checksum of the converted set),
+    inputs ({path: checksum} of all inputs that no stage made)}. Raises DataError outside a Git repository.
     """
     from dicap.settings import Settings
     from dicap.settings.methods import METHODS
@@ -57,13 +57,13 @@ def finished(*, everywhere: bool) -> tuple[list[dict[str, Any]], list[str]]:
     experiments, notes, absent = [], [], 0
     for revision in reversed(revisions(everywhere=everywhere)):
         stages = stages_of(revision.lock)
-        made = {path: stage for stage in stages.values() for path in stage.outs}
-        if REPORT not in made:
+        stage_of = {path: stage for stage in stages.values() for path in stage.outs}
+        if REPORT not in stage_of:
             continue  # before the first run
-        if not _of_one_run(REPORT, made):  # as after `dvc repro train` under other settings
-            notes.append(f"{revision.name}: left out, its scores are of an earlier run than what they are made from.")
+        if not _is_consistent(REPORT, stage_of):  # for example after `dvc repro train` with other settings
+            notes.append(f"{revision.name}: left out, its scores are from an earlier run than its model or data.")
             continue
-        outs = {path: stage.outs[path] for path, stage in made.items()}
+        outs = {path: stage.outs[path] for path, stage in stage_of.items()}
         metrics, written = (_json(cache, outs, path) for path in (METRICS, SETTINGS))
         if metrics is None or written is None:
             absent += 1
@@ -71,8 +71,8 @@ def finished(*, everywhere: bool) -> tuple[list[dict[str, Any]], list[str]]:
         try:
             settings = Settings.model_validate(written).model_dump()
         except ValidationError as error:
-            where = ".".join(map(str, error.errors()[0]["loc"]))
-            notes.append(f"{revision.name}: left out, its settings are no longer valid ({where}).")
+            key = ".".join(map(str, error.errors()[0]["loc"]))
+            notes.append(f"{revision.name}: left out, its settings are no longer valid ({key}).")
             continue
         if (method := settings["method"]) not in METHODS:
             notes.append(f"{revision.name}: left out, this version has no method {method!r}.")
@@ -81,19 +81,19 @@ def finished(*, everywhere: bool) -> tuple[list[dict[str, Any]], list[str]]:
         inputs = {path: md5 for stage in stages.values() for path, md5 in stage.deps.items() if path not in outs}
         experiments.append(facts | {"settings": settings, "metrics": metrics, "inputs": inputs})
     if absent:
-        ways = "no DVC remote is set; `dvc repro` makes those of this commit again, `dicap-stage sweep` those of a grid."
+        remedy = "no DVC remote is set; `dvc repro` runs this commit again, `dicap-stage sweep` the cells of a grid."
         if "remote" in dvc_config(Path.cwd()).get("core", {}):
-            ways = f"`dvc fetch{' --all-commits' if everywhere else ''}` gets them from the remote."
+            remedy = f"`dvc fetch{' --all-commits' if everywhere else ''}` gets them from the remote."
         runs = f"{absent} run{'s' if absent > 1 else ''}"
-        notes.append(f"left out {runs} whose results DVC's cache does not hold, or not as written; {ways}")
+        notes.append(f"left out {runs} whose results are missing from DVC's cache or damaged; {remedy}")
     return experiments, notes
 
 
 def revisions(*, everywhere: bool) -> list[Revision]:
-    """Commits and experiments whose dvc.lock differ, the latest of those that are alike, newest first. Raises DataError.
+    """Commits and experiments with different dvc.lock files, newest first; of equal files the latest. Raises DataError.
 
     Args:
-        everywhere: of all commits; otherwise the current commit and its experiments.
+        everywhere: all commits; else the current commit and its experiments.
     """
     head = current_commit()
     names: dict[str, str] = {}
@@ -102,20 +102,20 @@ def revisions(*, everywhere: bool) -> list[Revision]:
         match = _EXPERIMENT.fullmatch(ref)
         if match and (everywhere or match[1] + match[2] == head):
             names[rev] = match[3]
-    # All commits: those that changed the lock.
+    # Everywhere: all commits that changed the lock.
     history = ["--date-order", "--full-history", *names, "--branches", "--tags", "HEAD", "--", LOCK]
-    wanted = history if everywhere else ["--no-walk", *names, "HEAD"]
-    every: dict[str, Revision] = {}
-    for line in git("log", "--format=%H %ct", *wanted).splitlines():  # newest first
+    arguments = history if everywhere else ["--no-walk", *names, "HEAD"]
+    found: dict[str, Revision] = {}
+    for line in git("log", "--format=%H %ct", *arguments).splitlines():  # newest first
         rev, _, when = line.partition(" ")
-        with contextlib.suppress(DataError):  # it has no lock
+        with contextlib.suppress(DataError):  # the commit has no lock
             lock = git("show", f"{rev}:./{LOCK}")
-            every.setdefault(lock, Revision(names.get(rev, rev[:7]), rev, when, lock))
-    return list(every.values())
+            found.setdefault(lock, Revision(names.get(rev, rev[:7]), rev, when, lock))
+    return list(found.values())
 
 
 def current_commit() -> str:
-    """The commit that is checked out. Raises DataError where this is no Git repository, or nothing is committed."""
+    """The current commit. Raises DataError outside a Git repository, or if nothing is committed."""
     try:
         return git("rev-parse", "--verify", "HEAD").strip()
     except DataError as error:
@@ -137,10 +137,10 @@ def stages_of(lock: str) -> dict[str, Stage]:
 
 @lru_cache(maxsize=4)
 def dvc_config(project: Path) -> Mapping[str, Any]:
-    """DVC's configuration, as the system, the user and the project set it, with the folder of its cache. Raises DataError."""
+    """DVC's merged configuration of system, user and project, always with `cache.dir`. Raises DataError."""
     from dvc.config import Config, ConfigError
 
-    root = next((place for place in (project, *project.parents) if (place / ".dvc").is_dir()), project)
+    root = next((folder for folder in (project, *project.parents) if (folder / ".dvc").is_dir()), project)
     try:
         config = Config(str(root / ".dvc"), validate=False)
     except ConfigError as error:
@@ -149,14 +149,14 @@ def dvc_config(project: Path) -> Mapping[str, Any]:
     return config
 
 
-def _of_one_run(path: str, made: Mapping[str, Stage]) -> bool:
-    """Whether a result, and all that it is made from, were made from what the lock says of it. made: the stage of each result."""
-    deps = [(dep, md5) for dep, md5 in made[path].deps.items() if dep in made]
-    return all(made[dep].outs[dep] == md5 and _of_one_run(dep, made) for dep, md5 in deps)
+def _is_consistent(path: str, stage_of: Mapping[str, Stage]) -> bool:
+    """Whether a result and its inputs, recursively, come from one run by their checksums. stage_of: the stage of each result."""
+    deps = [(dep, md5) for dep, md5 in stage_of[path].deps.items() if dep in stage_of]
+    return all(stage_of[dep].outs[dep] == md5 and _is_consistent(dep, stage_of) for dep, md5 in deps)
 
 
 def _json(cache: Path, outs: Mapping[str, str], path: str) -> dict[str, Any] | None:
-    """The content of a file of an output folder; None where this machine's cache does not hold it, or it is damaged."""
+    """The content of a JSON file of an output folder; None if it is missing from this machine's cache or damaged."""
     folder, name = PurePosixPath(path).parent, PurePosixPath(path).name
     try:
         entries = json.loads(_in_cache(cache, outs[str(folder)]).read_bytes())
@@ -168,5 +168,5 @@ def _json(cache: Path, outs: Mapping[str, str], path: str) -> dict[str, Any] | N
 
 
 def _in_cache(cache: Path, md5: str) -> Path:
-    """Where DVC's cache keeps the content of a checksum, as dvc.lock writes it (with `.dir` for the list of a folder)."""
+    """The path in DVC's cache of a checksum in dvc.lock (with `.dir` for the list of a folder)."""
     return cache / "files" / "md5" / md5[:2] / md5[2:]

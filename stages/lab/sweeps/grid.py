@@ -1,4 +1,4 @@
-"""Grids of experiments (`experiments/*.yaml`): named cases times axes, expanded into cells and checked before any is run.
+"""Grids of experiments (`experiments/*.yaml`): named cases times axes, expanded into cells; all cells are checked before a run.
 
 ```yaml
 title: Ablation ladder
@@ -37,7 +37,7 @@ KEYS = ("title", "table", "settings", "cases", "axes")
 class Grid:
     """A grid as written: `cases` (name -> settings) times `axes` (setting -> values), over common `settings`.
 
-    chosen: setting -> the values of the cells that are wanted; all others are left out.
+    chosen: setting -> values; cells with other values are left out.
     """
 
     title: str
@@ -48,9 +48,9 @@ class Grid:
     chosen: dict[str, list[Any]] = field(default_factory=dict)
 
     def override(self, changes: Mapping[str, Sequence[Any]]) -> Grid:
-        """The grid with other values: an axis is replaced, any other setting becomes one (or a common one if single).
+        """The grid with changed values. Several values become an axis, one value becomes a new value of its axis or a setting.
 
-        Of a setting that a case has a value of its own for, the values choose among the cells.
+        If a case sets the setting itself, the values choose among the cells instead.
         """
         axes, settings, chosen = dict(self.axes), dict(self.settings), dict(self.chosen)
         for key, values in changes.items():
@@ -67,7 +67,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Cell:
-    """One experiment: a readable name that is unique to its settings, its case, what differs from params.yaml, all settings."""
+    """One experiment: a readable name that is unique to its settings, its case, its changes to params.yaml, all settings."""
 
     name: str
     case: str
@@ -96,21 +96,21 @@ def read_grid(path: Path) -> Grid:
 
 
 def cells(grid: Grid, params: Path) -> list[Cell]:
-    """Every cell, first case first, checked by the same rules as params.yaml. Cells of equal settings are merged.
+    """Every cell, in the order of the cases, checked by the rules of params.yaml. Cells with equal settings are merged.
 
     Raises:
-        SettingsError: with a line for every cell that is not valid, or where no cell has a value that was chosen.
+        SettingsError: a line for every invalid cell, and for every chosen value that no cell has.
     """
-    read = functools.cache(read_yaml)  # a file for every cell would take minutes
+    read = functools.cache(read_yaml)  # reading the files for every cell would take minutes
     base = read(params)
     planned: dict[str, Cell] = {}
     problems = []
-    had: dict[str, list[Any]] = {key: [] for key in grid.chosen}  # the values of all cells
+    values_of: dict[str, list[Any]] = {key: [] for key in grid.chosen}  # the values in all cells
     for (case, own), *values in itertools.product(grid.cases.items(), *grid.axes.values()):
         changes = grid.settings | dict(zip(grid.axes, values, strict=True)) | own
         if any(changes.get(key) not in (None, *values) for key, values in grid.chosen.items()):
             for key in grid.chosen:
-                had[key].append(changes.get(key))
+                values_of[key].append(changes.get(key))
             continue
         try:
             settings = resolve_values(changed(base, changes), params, read=read).settings.model_dump()
@@ -120,24 +120,24 @@ def cells(grid: Grid, params: Path) -> list[Cell]:
             continue
         flat = dict(flatten(settings))
         for key in grid.chosen:
-            had[key].append(flat[key])
+            values_of[key].append(flat[key])
         if any(flat[key] not in values for key, values in grid.chosen.items()):
             continue
         mark = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
         planned.setdefault(mark, Cell(_name(grid, case, changes, settings, mark[:10]), case, changes, settings))
     for key, values in grid.chosen.items():
         for value in values:
-            if value not in had[key]:
-                there = ", ".join(sorted({str(each) for each in had[key] if each is not None}))
-                problems.append(f"-S {key}={value}: no cell of the grid has it; the cases set {key} themselves ({there})")
+            if value not in values_of[key]:
+                found = ", ".join(sorted({str(found) for found in values_of[key] if found is not None}))
+                problems.append(f"-S {key}={value}: no cell of the grid has it; the cases set {key} themselves ({found})")
     if problems:
         raise SettingsError("\n".join(problems))
     return list(planned.values())
 
 
 def _name(grid: Grid, case: str, changes: Mapping[str, Any], settings: Mapping[str, Any], mark: str) -> str:
-    """A name that DVC and git accept, with the values of the axes that every name does not tell anyway."""
-    told = {"dataset", "ratio", "seed"} | (set() if case else {"method"})
-    values = [changes[key] for key, values in grid.axes.items() if len(values) > 1 and key not in told]
-    which = [settings["dataset"], case or settings["method"], *(str(value) for value in values if value is not None)]
-    return re.sub(r"[^\w-]+", "_", "-".join([*which, f"r{settings['ratio']:g}", f"s{settings['seed']}", mark]))
+    """A name that DVC and Git accept, with the case or method, and the values of the axes that are not in every name anyway."""
+    included = {"dataset", "ratio", "seed"} | (set() if case else {"method"})
+    values = [changes[key] for key, values in grid.axes.items() if len(values) > 1 and key not in included]
+    parts = [settings["dataset"], case or settings["method"], *(str(value) for value in values if value is not None)]
+    return re.sub(r"[^\w-]+", "_", "-".join([*parts, f"r{settings['ratio']:g}", f"s{settings['seed']}", mark]))

@@ -88,12 +88,12 @@ def test_auto_normalises_as_the_network_was_trained_which_may_have_a_name(small,
 
 
 def test_auto_for_a_network_that_says_nothing_is_one_line():
-    with pytest.raises(SettingsError, match=r"network.normalize: found 'auto', but the backbone does not say its own; set none"):
+    with pytest.raises(SettingsError, match=r"network.normalize: found 'auto', but the backbone has no mean and std; set none"):
         Network(torch.nn.Conv2d(3, 4, 1), torch.nn.Identity(), "auto")
 
 
 def test_an_image_size_that_patches_do_not_fill_is_one_line(small):
-    with pytest.raises(SettingsError, match=r"image_size: found 60, .* patches of 14 x 14 .* 56 or 70 \(its own size is 518\)"):
+    with pytest.raises(SettingsError, match=r"image_size: found 60, .* patches of 14 x 14 .* 56 or 70 \(it was trained at 518\)"):
         small("dinov2", size=60)
 
 

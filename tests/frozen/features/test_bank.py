@@ -144,7 +144,7 @@ def test_weights_are_told_by_the_content_of_their_file(made, tmp_path):
 def test_a_bank_of_other_images_is_refused(made, tmp_path):
     raw = tiny.photographs(tmp_path / "raw", {"train": 20, "test": 4, "unlabeled": 2})
     other = Store.open(tiny.converted(raw, tmp_path / "set"))
-    with pytest.raises(DataError, match="made with other images than asked for"):
+    with pytest.raises(DataError, match="made with other images than the settings have"):
         FeatureBank.open(made.folder).check(made.settings, other)
 
 

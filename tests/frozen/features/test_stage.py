@@ -107,5 +107,5 @@ def test_killed_or_stopped_at_random_it_ends_in_the_same_bytes(place, whole, num
         assert code == (-signal.SIGKILL if number == signal.SIGKILL else 75), errors
         assert not (place.folder / "artifacts" / "features").exists()
         if number == signal.SIGTERM:
-            assert "saved; run again to go on" in errors
+            assert "saved; run again to continue" in errors
     assert bank(place) == whole

@@ -11,14 +11,14 @@ PUBLISHED = "Animals_with_Attributes2 archive of cvml.ista.ac.at/AwA2"
 def read(dataset: str, root: Path) -> RawSet:
     """Read the species lists, the attribute matrix and the folders of images.
 
-    Every image has its species' attributes. Species are in the order of trainclasses.txt and testclasses.txt, images
+    Every image has the attributes of its species. Species are in the order of trainclasses.txt and testclasses.txt; images are
     sorted by name (the published listing is unsorted, so its split cannot be reproduced).
 
     Args:
-        root: folder that holds Animals_with_Attributes2, or that folder itself.
+        root: Animals_with_Attributes2, or its parent folder.
 
     Raises:
-        DataError: a file or a species' folder is missing, or the lists do not fit together.
+        DataError: a file or a species' folder is missing, or the lists contradict each other.
     """
     base = root / "Animals_with_Attributes2"
     base = base if base.is_dir() else root
@@ -43,12 +43,12 @@ def read(dataset: str, root: Path) -> RawSet:
 
 
 def numbered(path: Path) -> list[str]:
-    """Second words of lines `number name`, checked to be numbered 1, 2, 3 ..."""
+    """The names in lines `number name`. Raises DataError unless the numbers are 1, 2, 3 ..."""
     rows = words_of(path, lambda words, row: len(words) == 2 and words[0] == str(row), "its number, from 1, and a name")
     return [name for _, name in rows]
 
 
 def _matrix(path: Path, width: int) -> list[tuple[int, ...]]:
-    """Positions of the ones in each row."""
+    """Column indices of the ones in each row."""
     rows = words_of(path, lambda words, _: len(words) == width and {*words} <= {"0", "1"}, f"{width} zeros and ones")
     return [tuple(i for i, word in enumerate(words) if word == "1") for words in rows]

@@ -1,4 +1,4 @@
-"""MS-COCO 2014 and 2017 (train / val), by the rules of Cole et al. that the published code follows (docs/methods.md 2.1)."""
+"""MS-COCO 2014 and 2017 (train / val), by the rules of Cole et al., as in the published code (docs/methods.md 2.1)."""
 
 import json
 from pathlib import Path
@@ -10,14 +10,13 @@ PUBLISHED = "archives of cocodataset.org (train, val and annotations)"
 
 
 def read(dataset: str, root: Path) -> RawSet:
-    """Read `annotations/instances_{train,val}<year>.json`. Raises DataError where one is missing or contradicts itself.
+    """Read `annotations/instances_{train,val}<year>.json`. Raises DataError if a file is missing or inconsistent.
 
-    Only images that have an annotation are kept; crowds count. A class is a position in the file's list of
-    categories. Images are ordered by their ids *as strings*: the split permutes rows, so another order would be
-    another split.
+    Only images with an annotation are kept; crowd annotations count. A class is a position in the file's list of categories.
+    Images are ordered by their ids *as strings*, because the split permutes rows and so depends on their order.
 
     Args:
-        root: folder that holds annotations/, train<year>/ and val<year>/ (the latter two also under images/).
+        root: folder with annotations/, and with train<year>/ and val<year>/ directly or under images/.
     """
     year = dataset.removeprefix("coco")
     classes: list[str] = []
@@ -28,8 +27,8 @@ def read(dataset: str, root: Path) -> RawSet:
         if classes and names != classes:
             raise DataError(f"{path}: its categories differ from those of instances_train{year}.json; get both from one archive")
         classes = names
-        place = f"{phase}{year}"
-        folder = next((each for each in (place, f"images/{place}") if (root / each).is_dir()), place)
+        name = f"{phase}{year}"
+        folder = next((path for path in (name, f"images/{name}") if (root / path).is_dir()), name)
         require(root / folder, "images", PUBLISHED)
         items += [Item(Path(name).stem, f"{folder}/{name}", split, labels) for name, labels in listed]
     return set_of_files(dataset, root, classes, items, {"annotations": f"instances_{{train,val}}{year}.json"})

@@ -1,7 +1,7 @@
 """The published lists: `formatted_{train,val}_{images,labels}.npy` (docs/methods.md 2.2).
 
-Images are unicode arrays of relative paths, labels (N, C) float64 of 0 and 1; `val` is our test split. With the same
-rows, ratio and seed the labelled images are the published ones.
+Images are unicode arrays of relative paths, labels are (N, C) float64 of 0 and 1; `val` is our test split. With the published
+rows, ratio and seed the labelled images are those of the published code.
 """
 
 from collections.abc import Callable
@@ -20,12 +20,12 @@ PHASES = {"train": "train", "test": "val"}
 
 
 def read_formatted(dataset: str, folder: Path, root: Path) -> RawSet:
-    """List a data set by the four npy files. Raises DataError where one is missing or malformed.
+    """List a data set from the four npy files. Raises DataError if a file is missing or malformed.
 
     Args:
-        dataset: one of the benchmark sets; gives the names of the classes and where its images lie.
-        folder: holds the npy files.
-        root: `data_root`: what the paths in them are relative to, or the data set's own folder above that.
+        dataset: a benchmark set, which determines the names of the classes and the folder of the images.
+        folder: the folder of the npy files.
+        root: `data_root`: the base of the files' relative paths, or the data set's folder above it.
     """
     items: list[Item] = []
     width = 0
@@ -35,9 +35,9 @@ def read_formatted(dataset: str, folder: Path, root: Path) -> RawSet:
             path = folder / f"formatted_{phase}_labels.npy"
             raise DataError(f"{path}: {labels.shape[1]} classes, the train labels have {width}; use files of one origin")
         width = labels.shape[1]
-        where = _locate(dataset, root, str(images[0]) if len(images) else "")
+        path_of = _locate(dataset, root, str(images[0]) if len(images) else "")
         for name, row in zip(images.tolist(), labels, strict=True):
-            path = where(name)
+            path = path_of(name)
             if not inside(root, path):
                 raise DataError(f"{folder / f'formatted_{phase}_images.npy'}: {name!r} leaves data_root; mend the list")
             items.append(Item(Path(name).with_suffix("").as_posix(), path, split, tuple(np.flatnonzero(row).tolist())))
@@ -57,14 +57,14 @@ def _load_phase(folder: Path, phase: str) -> tuple[np.ndarray, np.ndarray]:
     if len(images) != len(labels):
         raise DataError(f"{labels_path}: {len(labels)} rows, {images_path.name} has {len(images)}; use files of one origin")
     if not np.isin(labels, (0, 1)).all():
-        raise DataError(f"{labels_path}: holds values other than 0 and 1; this reader wants full labels")
+        raise DataError(f"{labels_path}: holds values other than 0 and 1; this reader needs complete labels")
     return images.astype(str), labels
 
 
 def _locate(dataset: str, root: Path, first: str) -> Callable[[str], str]:
-    """A function from a published name to a path below `root`, chosen by where the first image lies."""
+    """A function from a published name to a path below `root`; the location of the first image decides."""
     if dataset == "awa2":
-        # BBAM's lists hold bare names; the species is what stands before the last underscore.
+        # BBAM's lists hold bare names, and the species is the part before the last underscore.
         base = "Animals_with_Attributes2/" if (root / "Animals_with_Attributes2").is_dir() else ""
         return lambda name: name if "/" in name else f"{base}JPEGImages/{name.rsplit('_', 1)[0]}/{name}"
     year = dataset.upper()
@@ -78,7 +78,7 @@ def _locate(dataset: str, root: Path, first: str) -> Callable[[str], str]:
 
 
 def _class_names(dataset: str, root: Path, width: int) -> tuple[list[str], list[str]]:
-    """Names of the classes, and a note where they are only numbered: the npy files hold none."""
+    """Names of the classes, and notes about them. The npy files have no names, so classes may only be numbered."""
     from dicap.data.sources.benchmarks import awa2, coco, nuswide, voc
 
     names: list[str] = []

@@ -19,10 +19,10 @@ PUBLISHED = "formatted_{train,val}_{images,labels}.npy of Cole et al. (single-po
 
 
 def read(dataset: str, root: Path) -> RawSet:
-    """Read the four npy files. Raises DataError where one of them is missing, or not what it should be.
+    """Read the four npy files. Raises DataError if a file is missing or malformed.
 
     Args:
-        root: folder that holds the lists and `Flickr/`.
+        root: folder with the lists and `Flickr/`.
     """
     require(root / "formatted_train_images.npy", "list of images", PUBLISHED)
     return read_formatted(dataset, root, root)

@@ -1,10 +1,10 @@
-"""`pictograms`: the default data set: symbols of matplotlib's bundled typeface on scikit-learn's two bundled photographs.
+"""`pictograms`, the default data set: symbols of matplotlib's bundled typeface on scikit-learn's two bundled photographs.
 
-One to four pictograms (an anchor, a cup, a pair of scissors ...) stand anywhere on a piece of a photograph out of focus, in
-their own sizes, turns, colours and slants, and may cover each other in part; the label is the set of kinds that occur. Most
-kinds have several drawings. A mirrored pictogram is of the same kind, so the published weak view keeps the label. Training
-and test scenes share the photographs, which say nothing about the label. No file is read from outside these two packages,
-and the same scenes come out everywhere.
+A scene has one to four pictograms (an anchor, a cup, a pair of scissors ...) on a blurred part of a photograph, with random
+positions, sizes, rotations, colours and slants; they may partly cover each other. The label is the set of kinds in the scene.
+Most kinds have several drawings. A mirrored pictogram is of the same kind, so the published weak view preserves the label.
+Training and test scenes share the photographs, which carry no information about the label. Only files of these two packages are
+read, and the scenes are the same on every machine.
 """
 
 from pathlib import Path
@@ -15,10 +15,10 @@ from PIL import Image, ImageDraw, ImageFont
 
 from dicap.data.sources.base import Images, Item, RawSet
 
-SEED = 2026  # of the data set; the experiment's seed only chooses which labels may be used
+SEED = 2026  # of the data set; the experiment's seed only chooses the visible labels
 TRAIN, TEST = 4000, 1000
-COUNTS = (0.3, 0.35, 0.25, 0.1)  # how often a scene has 1, 2, 3, 4 pictograms
-KINDS = {  # from the commonest to the rarest, each with its drawings
+COUNTS = (0.3, 0.35, 0.25, 0.1)  # probabilities of 1, 2, 3, 4 pictograms in a scene
+KINDS = {  # kind: its drawings, from the most frequent to the rarest kind
     "star": "★☆✩✪✫✬✭✮✯✰",
     "face": "☹☺☻😀😎😐😍😛😢😱",
     "heart": "♥♡❤❥❣",
@@ -36,13 +36,13 @@ KINDS = {  # from the commonest to the rarest, each with its drawings
     "anchor": "⚓",
 }
 CLASSES = list(KINDS)
-FREQUENCIES = np.geomspace(3, 1, len(CLASSES))  # the commonest kind is drawn three times as often as the rarest
+FREQUENCIES = np.geomspace(3, 1, len(CLASSES))  # the most frequent kind is drawn three times as often as the rarest
 FREQUENCIES = FREQUENCIES / FREQUENCIES.sum()
-GRID = 160  # scenes are composed at this size for every image_size, and only then resized
-STENCIL = 96  # pixels of a pictogram before it is scaled
-SIZES = (60, 92)  # pixels of a pictogram in a scene
-FOCUS = 12  # details of a photograph across a ground: it is out of focus
-OVERLAP = 0.7  # two centres are at least so many mean sizes apart, where there is room
+GRID = 160  # scenes are composed at this size and then resized to image_size
+STENCIL = 96  # side of a pictogram in pixels before it is scaled
+SIZES = (60, 92)  # range of a pictogram's size in a scene, in pixels
+FOCUS = 12  # the background has a resolution of FOCUS x FOCUS, so it looks blurred
+OVERLAP = 0.7  # minimum distance of two centres in units of their mean size, if there is room
 
 
 def read(dataset: str, root: Path) -> RawSet:
@@ -69,7 +69,7 @@ class Scenes(Images):
         self._photographs = [Image.fromarray(image) for image in photographs.images]
 
     def layout(self, split: str, i: int) -> tuple[np.ndarray, np.random.Generator]:
-        """The kinds in a scene, (k,) different ints, and the generator that draws the rest of it."""
+        """The kinds in a scene, (k,) distinct ints, and the generator for its remaining random numbers."""
         rng = np.random.default_rng([SEED, split == "test", i])
         count = 1 + int(np.searchsorted(np.cumsum(COUNTS), rng.random()))
         return rng.choice(len(CLASSES), size=min(count, len(COUNTS)), replace=False, p=FREQUENCIES), rng
@@ -88,7 +88,7 @@ class Scenes(Images):
 
 
 def _stencils(typeface: Path) -> list[list[Image.Image]]:
-    """The drawings of each kind: ink from 0 to 255 in a square of STENCIL pixels, with room to be turned."""
+    """The drawings of each kind, squares of STENCIL x STENCIL pixels with ink values from 0 to 255."""
     font = ImageFont.truetype(str(typeface), 2 * STENCIL, layout_engine=ImageFont.Layout.BASIC)
     return [[_stencil(sign, font) for sign in signs] for signs in KINDS.values()]
 
@@ -105,7 +105,7 @@ def _stencil(sign: str, font: ImageFont.FreeTypeFont) -> Image.Image:
 
 
 def _ground(photographs: list[Image.Image], rng: np.random.Generator) -> Image.Image:
-    """A piece of a photograph out of focus, mirrored or not, in its own light, GRID x GRID pixels."""
+    """A blurred part of a photograph, mirrored or not, with random brightness, GRID x GRID pixels."""
     photograph = photographs[rng.integers(len(photographs))]
     side = rng.uniform(200, min(photograph.size))
     x, y = (rng.uniform(0, whole - side) for whole in photograph.size)
@@ -118,7 +118,7 @@ def _ground(photographs: list[Image.Image], rng: np.random.Generator) -> Image.I
 
 
 def _places(sizes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Centres of the pictograms, (k, 2), each wholly inside; the best of 20 draws where they cannot be apart."""
+    """Centres of the pictograms, (k, 2), each fully inside the scene; the best of 20 draws if none is far enough apart."""
     best, widest = np.empty(0), -np.inf
     apart = (sizes[:, None] + sizes) / 2 * OVERLAP
     for _ in range(20):
@@ -132,20 +132,20 @@ def _places(sizes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def _turned(stencil: Image.Image, size: float, rng: np.random.Generator) -> Image.Image:
-    """The pictogram mirrored or not, turned by up to 15 degrees, slanted, and `size` pixels large."""
+    """The pictogram, mirrored or not, rotated by up to 15 degrees, slanted, and scaled to `size` pixels."""
     angle, slant, squeeze = np.deg2rad(rng.uniform(-15, 15)), rng.uniform(-0.2, 0.2), rng.uniform(0.8, 1.25)
     mirror = 1 if rng.random() < 0.5 else -1
     shape = np.array([[mirror * np.sqrt(squeeze), slant], [0, 1 / np.sqrt(squeeze)]])
     turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
-    side = round(size * 1.4)  # of the square in which the turned pictogram lies
-    a, b, c, d = np.linalg.inv(turn @ shape * size / STENCIL).ravel()  # from the scene's pixels to the stencil's
+    side = round(size * 1.4)  # of the square that contains the rotated pictogram
+    a, b, c, d = np.linalg.inv(turn @ shape * size / STENCIL).ravel()  # maps pixels of the scene to pixels of the stencil
     middle, half = STENCIL / 2, side / 2
     numbers = (a, b, middle - a * half - b * half, c, d, middle - c * half - d * half)
     return stencil.transform((side, side), Image.Transform.AFFINE, numbers, Image.Resampling.BILINEAR)
 
 
 def _paint(scene: Image.Image, ink: Image.Image, centre: np.ndarray, rng: np.random.Generator) -> None:
-    """Put a pictogram on the scene, in a colour brighter or darker than what lies below."""
+    """Paint a pictogram onto the scene, in a colour brighter or darker than the background there."""
     left, top = (round(value - ink.width / 2) for value in centre)
     below = np.asarray(scene.crop((left, top, left + ink.width, top + ink.height)).resize((1, 1), Image.Resampling.BOX))
     bright = below.mean() < 128

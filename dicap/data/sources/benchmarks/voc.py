@@ -9,26 +9,26 @@ CLASSES = [
     *("aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow", "diningtable", "dog"),
     *("horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train", "tvmonitor"),
 ]
-PHASES = {"voc2007": ("trainval", "test"), "voc2012": ("train", "val")}  # of our train and test split
+PHASES = {"voc2007": ("trainval", "test"), "voc2012": ("train", "val")}  # VOC's names of our train and test splits
 PUBLISHED = "VOCdevkit archives of host.robots.ox.ac.uk/pascal/VOC"
 
 
 def read(dataset: str, root: Path) -> RawSet:
     """Read the lists `ImageSets/Main/<class>_<phase>.txt`.
 
-    Flag 1 is a positive; 0 (difficult) and -1 are negatives alike. An image enters only by a flag of 1 in some class.
+    Flag 1 is a positive; flags 0 (difficult) and -1 are both negatives. Images without a flag of 1 in any class are left out.
     Images are sorted by name; classes are in alphabetical order.
 
     Args:
-        root: folder that holds VOCdevkit, or VOC2007 / VOC2012, or that folder itself.
+        root: VOC2007 or VOC2012, its parent folder, or the parent folder of VOCdevkit.
 
     Raises:
         DataError: a list is missing or has a line that is not `name flag`.
     """
-    place, lists = f"VOCdevkit/{dataset.upper()}", "ImageSets/Main"
-    base = next((base for base in (root / place, root / dataset.upper(), root) if (base / lists).is_dir()), None)
+    folder, lists = f"VOCdevkit/{dataset.upper()}", "ImageSets/Main"
+    base = next((base for base in (root / folder, root / dataset.upper(), root) if (base / lists).is_dir()), None)
     if base is None:
-        raise DataError(f"{root / place / lists}: no such folder; data_root must hold {place} of the {PUBLISHED}")
+        raise DataError(f"{root / folder / lists}: no such folder; data_root must hold {folder} of the {PUBLISHED}")
     items = []
     for split, phase in zip(("train", "test"), PHASES[dataset], strict=True):
         positives: dict[str, list[int]] = {}

@@ -1,4 +1,4 @@
-"""The machine itself as an engine: one process a job, which ends with the process that submitted it."""
+"""The engine for this machine: one process per job, which ends with the process that submitted it."""
 
 import contextlib
 import os
@@ -16,7 +16,7 @@ from stages.support.parent import STARTED_BY
 
 
 class Here:
-    """Runs jobs on this machine, at most `at_once` at a time in the order given, each GPU for one of them."""
+    """Runs jobs on this machine in order, at most `at_once` at a time; jobs never share a GPU."""
 
     outlives = False
 
@@ -25,17 +25,17 @@ class Here:
         self._processes: list[subprocess.Popen] = []
         self._stopped = False
         self._starting, self._taking = threading.Lock(), threading.Lock()
-        self._gpus: queue.SimpleQueue[str] = queue.SimpleQueue()  # those that are free
+        self._gpus: queue.SimpleQueue[str] = queue.SimpleQueue()  # the free GPUs
 
     def check(self, job: Job) -> None:
-        """Raise DataError where this machine has fewer cores or GPUs than the job asks for."""
+        """Raise DataError if this machine has fewer cores or GPUs than the job needs."""
         if job.cpus > cores():
             raise DataError(f"--cpus {job.cpus}: this machine has {cores()} processor cores")
         if job.gpus > (number := len(_gpus()) if job.gpus else 0):
             raise DataError(f"--gpus {job.gpus}: this machine has {number}")
 
     def run(self, jobs: Sequence[Job]) -> Generator[tuple[str, str | None], None, None]:
-        """Yield (name, None or why it failed) as the jobs end; closed before, ask them to save and end, and wait for that."""
+        """Yield (name, None or the reason of failure) as jobs end. If closed early, tell jobs to save and exit, and wait."""
         for device in _gpus() if any(job.gpus for job in jobs) else ():
             self._gpus.put(device)
         with ThreadPoolExecutor(self._at_once) as pool:
@@ -51,7 +51,7 @@ class Here:
                         process.terminate()
 
     def _one(self, job: Job) -> str | None:
-        with self._taking:  # one job after another, or two would wait for each other's
+        with self._taking:  # one job at a time takes GPUs: otherwise two jobs could deadlock
             devices = [self._gpus.get() for _ in range(job.gpus)]
         try:
             return self._process(job, {"CUDA_VISIBLE_DEVICES": ",".join(devices)} if devices else {})
@@ -63,21 +63,21 @@ class Here:
         environment = {**os.environ, **job.environment, **devices, STARTED_BY: str(os.getpid())}
         with self._starting, open(job.log, "ab") as log:
             if self._stopped:
-                return "not begun"
-            # A session of its own: Ctrl-C goes to the sweep, which asks each job to end.
+                return "not started"
+            # In a new session, so that Ctrl-C reaches only the sweep, which then terminates each job.
             process = subprocess.Popen(
                 [*job.command], cwd=job.folder, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 start_new_session=True,
             )  # fmt: skip
             self._processes.append(process)
         code = process.wait()
-        with contextlib.suppress(ProcessLookupError):  # nothing that a job started runs on without it
+        with contextlib.suppress(ProcessLookupError):  # kill all remaining processes of the job
             os.killpg(process.pid, signal.SIGKILL)
         return None if code == 0 else f"ended by {signal.Signals(-code).name}" if code < 0 else ""
 
 
 def _gpus() -> list[str]:
-    """What CUDA_VISIBLE_DEVICES calls the GPUs that may be used."""
+    """The names of the usable GPUs, as in CUDA_VISIBLE_DEVICES."""
     if (chosen := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
         return [device for device in chosen.split(",") if device.strip()]
     import torch

@@ -11,7 +11,9 @@ from scipy.optimize import isotonic_regression, minimize
 from scipy.special import expit
 
 FINEST = 1e-6  # confidences are clipped to this distance from 0 and 1 before taking logarithms
-GROUP, MOST_GROUPS = 20, 60  # minimum entries of a group, maximum number of groups
+# A group has about GROUP entries. Fewer than LEAST_GROUPS would be flat where a class is rare: its best scores would share a
+# group with negatives, and no score would have a chance above 0.5.
+GROUP, LEAST_GROUPS, MOST_GROUPS = 20, 20, 60
 # The logistic curve counts as LEAN prior entries in each group, and as more if fewer than MANY entries are known: with few
 # images the rate of a group is noisier than the curve.
 LEAN, MANY = 40.0, 6000
@@ -49,7 +51,8 @@ def curve_by_rank(p: NDArray, y: NDArray) -> Curve:
     known = np.asarray(y >= 0)
     x, positive = log_odds(p[known]), np.asarray(y[known] > 0, np.float64)
     # Indices of x in ascending order, cut into groups of equal size.
-    groups = np.array_split(np.argsort(x, kind="stable"), min(MOST_GROUPS, max(1, len(x) // GROUP)))
+    count = min(len(x), max(LEAST_GROUPS, min(MOST_GROUPS, len(x) // GROUP)))
+    groups = np.array_split(np.argsort(x, kind="stable"), count)
     smooth = logistic_curve(x, positive)
     prior = LEAN * max(1.0, np.sqrt(MANY / len(x)))
     value = np.unique(x, return_inverse=True)[1]

@@ -12,9 +12,10 @@ from typing import Any
 
 from dicap.errors import DataError
 from dicap.files.atomic import alone, lock_of, make_room, replacing, replacing_folder
+from dicap.files.checksum import sha256
 from dicap.files.json_files import read_json, write_json
 
-# The notes hold {file: [size, modification time in ns]}: of files written one by one, and of a folder written as a whole.
+# The notes hold {file: [size, checksum]}: of files written one by one, and of a folder written as a whole.
 NOTES = NOTE, FOLDER_NOTE = ".dicap-written.json", ".dicap-written-folder.json"
 
 
@@ -45,12 +46,9 @@ def check_own_folder(path: Path) -> None:
 
 
 def written_below(folder: Path) -> set[str]:
-    """The files that commands wrote into a folder, relative to it, except files whose size has changed since.
-
-    Modification times are not compared, because a copy of the folder has other times.
-    """
+    """The files that commands wrote into a folder, relative to it, except files whose size has changed since."""
     noted = _noted(folder / NOTE) | _noted(folder / FOLDER_NOTE)
-    return {name for name, mark in noted.items() if os.path.lexists(folder / name) and _mark(folder / name)[0] == mark[0]}
+    return {name for name, mark in noted.items() if os.path.lexists(folder / name) and (folder / name).lstat().st_size == mark[0]}
 
 
 @contextmanager
@@ -89,12 +87,13 @@ def _noted(note: Path) -> dict[str, Any]:
         return {}
 
 
-def _mark(path: Path) -> list[int]:
-    info = path.lstat()
-    return [info.st_size, info.st_mtime_ns]
+def _mark(path: Path) -> list[int | str]:
+    """Size and checksum; of a link its target. No times: Git and DVC give a file that they write back another one."""
+    size = path.lstat().st_size
+    return [size, os.readlink(path) if path.is_symlink() else sha256(path)]
 
 
-def _marks(folder: Path) -> dict[str, list[int]]:
+def _marks(folder: Path) -> dict[str, list[int | str]]:
     """Marks of all files below a folder except the note, links to folders included."""
     files = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
     return {path.relative_to(folder).as_posix(): _mark(path) for path in files if path.parent != folder or path.name not in NOTES}

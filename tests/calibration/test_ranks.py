@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
-from dicap.calibration.ranks import PENALTY, isotonic_knots, logistic_curve
+from dicap.calibration.ranks import PENALTY, curve_by_rank, isotonic_knots, logistic_curve
 
 
 @given(st.integers(0, 999), st.floats(0.01, 8), st.sampled_from(["drawn", "parted", "one positive"]))
@@ -51,3 +51,10 @@ def test_knots_that_coincide_become_one_and_rates_never_fall(drawn):
     assert found_knots.tolist() == sorted(set(knots)) and (np.diff(found) >= -1e-12).all()
     for knot, rate in zip(found_knots, found, strict=True):
         assert rate == pytest.approx(expected[knots == knot].mean())
+
+
+@given(st.integers(0, 999), st.integers(4, 60), st.floats(0.1, 0.9))
+def test_scores_that_separate_few_labels_have_chances_on_both_sides_of_a_half(seed, n, share):
+    y = np.arange(n) < np.clip(round(share * n), 1, n - 1)
+    p = np.random.default_rng(seed).uniform(0, 0.4, n) + 0.6 * y
+    assert curve_by_rank(p, y).at(np.array([0.0, 1.0])).round().tolist() == [0, 1]

@@ -66,7 +66,7 @@ stages:
 
 @pytest.fixture
 def project(tmp_path) -> Path:
-    folder = tmp_path / "project"
+    folder = tmp_path / "prüfung (1)"
     (folder / ".dvc").mkdir(parents=True)
     for name in (".dvc/config", ".dvc/.gitignore", ".gitignore", ".dvcignore"):
         shutil.copy2(tiny.ROOT / name, folder / name)

@@ -120,8 +120,11 @@ def _prepare(folder: Path, project: Path, changes: Mapping[str, Any]) -> None:
             (folder / path).symlink_to((project / path).resolve())
     if (local := project / ".dvc" / "config.local").is_file():
         shutil.copy2(local, folder / ".dvc")
+    cache = dvc_config(project)["cache"]["dir"]
+    if Path(cache).is_relative_to(project.resolve()):
+        cache = os.path.relpath(cache)  # DVC writes its configuration in ASCII, and the project's own path may have other letters
     with Config(str(folder / ".dvc"), validate=False).edit("local") as config:
-        config.setdefault("cache", {})["dir"] = dvc_config(project)["cache"]["dir"]  # type: ignore[attr-defined]
+        config.setdefault("cache", {})["dir"] = cache  # type: ignore[attr-defined]
     # With a lock file DVC looks only for the results in it. If they are not in the cache, every cell would convert the images
     # again. Without a lock file DVC uses the run cache, which has all results of this project.
     (folder / LOCK).unlink(missing_ok=True)

@@ -151,8 +151,7 @@ def opened_for(
     network, by = accelerated(saved.network, images, saved.settings.image_size, runtime.device)
     if known is None or network.grid is None:  # features of a trained backbone are not stored
         return replace(saved, network=network), runtime, None
-    # A feature bank has more views than there are images here, so another engine may have computed it; results differ in the
-    # last bits only.
+    # A feature bank has more views, so another engine may have computed it; the features differ in the last bits only.
     precision = [str(runtime.amp or torch.float32).removeprefix("torch."), runtime.device.type]
     ways = [by, *(engine for engine in engines() if engine != by)]
     made_by = [{"engine": [*engine, *precision], "code": code_of("features", saved.settings)} for engine in ways]
@@ -184,11 +183,7 @@ def _tables(
 
 
 def batches(
-    photos: Iterable[Photograph],
-    size: int,
-    runtime: Runtime,
-    outcome: Outcome,
-    seen: KnownFeatures | None = None,
+    photos: Iterable[Photograph], size: int, runtime: Runtime, outcome: Outcome, seen: KnownFeatures | None = None
 ) -> Iterator[tuple[list[str], Tensor]]:
     """Yield (names, inputs of the network) of the readable images: images (n, 3, S, S) uint8, or their features if `seen` is set.
 

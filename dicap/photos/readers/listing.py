@@ -247,10 +247,7 @@ def _with_empty(rows: list[Row], empty: str, in_folders: bool) -> tuple[list[Row
         images = "images in folders of splits" if in_folders else f"of {len(whole)} images"
         text = f"{len(doubtful)} {images} have no label (the first: {doubtful[0].image})"
         raise Question(f"{doubtful[0].where}: {text}: none of the classes (--empty none), or not labelled?", empty="unlabeled")
-    if empty == "none":
-        unlabelled = set()
-    else:
-        unlabelled |= {row for row in bare if is_explicit or empty == "unlabeled"}
+    unlabelled = set() if empty == "none" else unlabelled | {row for row in bare if is_explicit or empty == "unlabeled"}
     labels = {row: None if row in unlabelled else row.labels or frozenset() for row in whole}
     rows = [replace(row, labels=labels.get(row, row.labels)) for row in rows]
     kept = sum(row.empty for row in rows if row.labels is not None)

@@ -220,9 +220,8 @@ def with_added(raw: RawSet, path: Path, base: Path, new_classes: Iterable[str] =
     files = dict(zip((item.id for item in raw.items), getattr(raw.images, "paths", ()), strict=True))
     if others := sorted(added.keys() - files.keys()):
         links = {same_file(file): image for image, file in files.items()}
-        added = {links.get(same_file(base / image), image): added[image] for image in others} | {
-            image: given for image, given in added.items() if image in files
-        }
+        moved = {links.get(same_file(base / image), image): added[image] for image in others}
+        added = moved | {image: given for image, given in added.items() if image in files}
     names = sorted({*raw.classes, *(name for given in added.values() for name in given.labels)})
     number = {name: i for i, name in enumerate(names)}
     fresh = ({*names} - {*raw.classes}) | ({*new_classes} & {*names})
@@ -275,11 +274,8 @@ def forgotten(added: str | None, raw: RawSet) -> list[str]:
     lists = {path: added_before(path) for path in sorted((Path(added).parent if added else LISTS).glob("added-*.csv"))}
     notes = []
     for path, labels in lists.items():
-        lost = [
-            image
-            for image in sorted(labels.keys() & files.keys() - kept)
-            if not labels[image].is_of_another(photo_mark(files[image]))
-        ]
+        missing = sorted(labels.keys() & files.keys() - kept)
+        lost = [image for image in missing if not labels[image].is_of_another(photo_mark(files[image]))]
         if lost and not any(labels.keys() < others.keys() for others in lists.values()):
             text = f"{path} holds labels of {len(lost)} images that own.added ({added or 'empty'}) does not"
             notes.append(f"{text} (the first: {lost[0]}); dicap-stage import-labels {path} brings them back")

@@ -46,9 +46,7 @@ def understand(place: Path, options: Own) -> tuple[Path, Own]:
         place: the folder, or the file of labels in it.
         options: settings that the user gave.
 
-    Raises:
-        DataError: no readable labels are found.
-        Question: the role of a file or of a column is unclear.
+    Raises DataError if no readable labels are found; Question if the role of a file or of a column is unclear.
     """
     root, options = opened(place, options)
     aside = Path(options.unlabeled_root or root).resolve()
@@ -99,9 +97,8 @@ def _format_of(root: Path, name: str, named: bool) -> str | None:
 def _is_beside(name: str, kind: str) -> bool:
     """Whether a file belongs to a format without holding its labels."""
     path = Path(name)
-    if kind == "coco":
-        return path.name.startswith(coco_file.OTHERS)
-    return kind == "voc_xml" and ("ImageSets" in path.parts or path.name == "labelmap.txt")  # CVAT writes labelmap.txt
+    of_voc = "ImageSets" in path.parts or path.name == "labelmap.txt"  # CVAT writes labelmap.txt
+    return path.name.startswith(coco_file.OTHERS) if kind == "coco" else kind == "voc_xml" and of_voc
 
 
 def _labels(root: Path, options: Own, others: list[str]) -> tuple[str, list[str]]:
@@ -334,12 +331,7 @@ class Columns:
         return sorted((one for one in self._free if one.name in names), key=lambda one: names.index(one.name))
 
     def _choose(self, role: str, named: list[Column], likely: Sequence[Column] = (), way: str = "") -> None:
-        """Give a role to the column that a head names for it. Several such columns, or only `likely` ones, are a question.
-
-        Args:
-            named, likely: columns by their heads, and by their cells, the best first.
-            way: what else the user can do, for the question.
-        """
+        """Give a role to the one column `named` for it; ask if there are several, or only columns whose cells look `likely`."""
         if len(named) == 1:
             self._add(**{role: named[0].head})
         elif candidates := [*(named or likely)]:

@@ -71,11 +71,9 @@ def _named(names: Iterable[str], path: Path) -> frozenset[str]:
 
 
 def names_of(label: str, values: dict[str, str], attributes: str, path: Path, tag: bool = False) -> list[str]:
-    """The classes of a box, a shape or a tag; if attributes are classes, a tag has the classes of its attributes only.
+    """The classes of a box, a shape or a tag with attributes `values`. If attributes are classes, a tag has only these.
 
-    Args:
-        values: the attributes.
-        attributes: `own.attributes`; raises Question for `auto`.
+    Raises Question if `attributes` (`own.attributes`) does not say whether attributes are classes.
     """
     if not values or attributes == "ignore":
         return [label]

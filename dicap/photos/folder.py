@@ -37,15 +37,15 @@ def photographs(images: Images) -> list[Photograph]:
 
     Raises DataError if there is no image, for a web address, or for an array that cannot be an image.
     """
-    several = isinstance(images, Iterable) and not isinstance(images, str | Path | Image.Image | np.ndarray)
-    many: list[One] = list(images) if several else [images]  # type: ignore[list-item]
+    is_sequence = isinstance(images, Iterable) and not isinstance(images, str | Path | Image.Image | np.ndarray)
+    many: list[One] = list(images) if is_sequence else [images]  # type: ignore[list-item]
     photos: list[Photograph] = []
     for one in many:
         if isinstance(one, str | Path):
-            photos += _of_path(str(one), alone=len(many) == 1, listed=several)
+            photos += _of_path(str(one), alone=len(many) == 1, listed=is_sequence)
         else:
-            open_ = [one] if isinstance(one, Image.Image) else _arrays(one)
-            photos += [Photograph(str(len(photos) + i), image) for i, image in enumerate(open_)]
+            pixels = [one] if isinstance(one, Image.Image) else _arrays(one)
+            photos += [Photograph(str(len(photos) + i), image) for i, image in enumerate(pixels)]
     if not photos:
         raise DataError("predict: no image is named; give a file or a folder")
     return photos

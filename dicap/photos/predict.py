@@ -258,8 +258,8 @@ def _by_image(names: Sequence[str], scores: np.ndarray, classes: Sequence[str], 
     """A row for each image: its classes with a yes, unsure ones, and those with a no, in the form of a table of labels."""
     every, (answer, _) = np.array(classes), answers.decide(scores)
     yes, unsure, no = ([";".join(every[row == value]) for row in answer] for value in (1, -1, 0))
-    labels = [text or ("" if open_ else "-") for text, open_ in zip(yes, unsure, strict=True)]
-    absent = [text or "-" if open_ else "*" for text, open_ in zip(no, unsure, strict=True)]
+    labels = [text or ("" if has_unsure else "-") for text, has_unsure in zip(yes, unsure, strict=True)]
+    absent = [text or "-" if has_unsure else "*" for text, has_unsure in zip(no, unsure, strict=True)]
     return pa.table({"image": names, "labels": labels, "unsure": unsure, "absent": absent}, schema=IMAGES)
 
 

@@ -50,14 +50,14 @@ def command(filled: Path, new_classes: bool, separator: str | None, params: Path
     before = added_before(own.added)
     classes = sorted({*raw.classes, *(name for labels in before.values() for name in labels.labels)})
     given, names = filled_in(filled, {item.id for item in raw.items}, classes, new_classes, separator, own)
-    said = own_words(raw, {*given, *before})
-    standing = {image: now for image, labels in before.items() if (now := labels.standing(*said[image]))}
+    own_labels = own_words(raw, {*given, *before})
+    standing = {image: now for image, labels in before.items() if (now := labels.standing(*own_labels[image]))}
     if names:  # new classes are unknown in the images that were labelled before
         before, standing = ({image: labels.among(classes) for image, labels in of.items()} for of in (before, standing))
-    other = [image for image, labels in given.items() if labels.is_of_another(said[image][1])]
+    other = [image for image, labels in given.items() if labels.is_of_another(own_labels[image][1])]
     if other:  # the list is of another folder, or older than an exchange of photographs
         say(f"note: left out, since another photograph has the name by now: {len(other)} (the first: {min(other)})")
-    given = {image: marked(labels, *said[image]) for image, labels in given.items() if image not in other}
+    given = {image: marked(labels, *own_labels[image]) for image, labels in given.items() if image not in other}
     if own.added and LISTED.fullmatch(filled.name):
         kept = Path(own.added).with_name(filled.name)  # a copy elsewhere may have a newer time
         if (kept if kept.is_file() else filled).stat().st_mtime_ns < Path(own.added).stat().st_mtime_ns:

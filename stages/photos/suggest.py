@@ -64,8 +64,8 @@ def command(
     chosen, chance = suggest(saved, store, rows, count, device, by, labelled.nonzero()[0], known_features())
     likely = [(one >= 0.5).nonzero()[0].tolist() for one in chance]
     marks, pictures = originals(settings, store, chosen.tolist())
-    each = zip(store.ids[chosen], chance, likely, marks, strict=True)
-    questions = [Question(str(name), one, on, photo=mark) for name, one, on, mark in each]
+    entries = zip(store.ids[chosen], chance, likely, marks, strict=True)
+    questions = [Question(str(name), one, on, photo=mark) for name, one, on, mark in entries]
     listed = [(question.id, "", ";".join(saved.classes[c] for c in question.on), question.photo) for question in questions]
     write_list(out / LIST, [("image", "labels", "model_says", "photo"), *listed])
     measured = saved.evidence.measured is not None

@@ -414,5 +414,5 @@ BROKEN = {  # what is there, and the words of the one line
     "has no image or no answers": label_studio({"a.png": [{"result": "cat"}]}),
     "an answer has a choice without a name": label_studio({"a.png": [choice("cat")], "b.png": [choice("")]}),
     "a document type": lambda root: (root / "a.xml").write_text("<!DOCTYPE a []><a/>"),
-    "found a.xml, and no photographs": lambda root: (root / "a.xml").write_text("<html/>"),
+    "found a.xml, but no photographs": lambda root: (root / "a.xml").write_text("<html/>"),
 }

@@ -134,7 +134,7 @@ def _one_each(root: Path, listing: Listing, own: Own) -> tuple[list[Row], list[P
     for row, file in located:  # links to one file from several splits are several images, as copies would be
         mark = same_file(file)
         of_file.setdefault(file if splits_of[mark] > 1 else mark, []).append((row, file))
-    rows, files, several, repeated = [], [], 0, []
+    rows, files, joined, repeated = [], [], 0, []
     for pairs in of_file.values():
         pairs.sort(key=lambda pair: pair[0].labels is None)
         row, file = first, _ = pairs[0]
@@ -149,10 +149,10 @@ def _one_each(root: Path, listing: Listing, own: Own) -> tuple[list[Row], list[P
                 row = _united(row, other, own)
         rows.append(replace(row, image=relative_id(file, root), labels=_composed(row.labels), absent=_composed(row.absent)))
         files.append(file)
-        several += row.labels != first.labels
+        joined += row.labels != first.labels
         repeated += [rows[-1].image] if len(pairs) > 1 and row.labels == first.labels else []
     notes = [f"rows and links that repeat an image, counted once (the first: {repeated[0]})"] if repeated else []
-    notes += [f"{several} images stand on several rows; their labels were joined"] if several else []
+    notes += [f"{joined} images stand on several rows; their labels were joined"] if joined else []
     return rows, files, notes + finder.notes()
 
 

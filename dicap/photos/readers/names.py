@@ -157,8 +157,8 @@ def doubt_of(name: str, names: Collection[str], typed_in: bool = False) -> str:
         return "a name with invisible letters"
     if typed_in:
         return next((why for pattern, why in IN_CELLS.items() if pattern.search(name)), "")
-    several = (_parts(name, mark) for mark in _marks(name))
-    return "several" if any(len(parts) > 1 and all(part in names for part in parts) for parts in several) else ""
+    splittings = (_parts(name, mark) for mark in _marks(name))
+    return "several" if any(len(parts) > 1 and all(part in names for part in parts) for parts in splittings) else ""
 
 
 def _marks(name: str) -> list[str]:

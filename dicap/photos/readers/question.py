@@ -39,8 +39,8 @@ def ask_of_keys(where: object, keys: Iterable[str], of_images: Container[str], o
         return
     roles = {} if own.split else {"split": next((key for key in free if key in SPLIT and key in of_images), "")}
     roles |= {} if own.group else {"group": next((key for key in free if GROUP.fullmatch(key) and key in of_images), "")}
-    left = [key for key in free if key not in roles.values()]
-    raise Question(f"{where}: keys {', '.join(free)} have no role", **roles, ignore=left)
+    unassigned = [key for key in free if key not in roles.values()]
+    raise Question(f"{where}: keys {', '.join(free)} have no role", **roles, ignore=unassigned)
 
 
 def joined(options: Options, more: Options) -> dict[str, str | list[str]]:

@@ -225,11 +225,11 @@ def with_added(raw: RawSet, path: Path, base: Path, new_classes: Iterable[str] =
     names = sorted({*raw.classes, *(name for given in added.values() for name in given.labels)})
     number = {name: i for i, name in enumerate(names)}
     fresh = ({*names} - {*raw.classes}) | ({*new_classes} & {*names})
-    before = {*raw.classes} - fresh
+    own_classes = {*raw.classes} - fresh
     items, unknown, newer, exchanged, differ = [], 0, [], [], []
     for item in raw.items:
         own = given_of(item, raw.classes)
-        given, was, later = own.among(before) if own and fresh else own, None, added.get(item.id)
+        given, was, later = own.among(own_classes) if own and fresh else own, None, added.get(item.id)
         if later is not None and later.is_of_another(photo_mark(files[item.id])):
             exchanged.append(item.id)
         elif later is not None:
@@ -237,7 +237,7 @@ def with_added(raw: RawSet, path: Path, base: Path, new_classes: Iterable[str] =
             corrected = later.is_older(own)
             newer += [item.id] * corrected
             given = given.after(later) if corrected and given else later.after(given)
-            differ += [item.id] * (own is not None and not corrected and before & ({*own.labels} ^ {*given.labels}) != set())
+            differ += [item.id] * (own is not None and not corrected and own_classes & ({*own.labels} ^ {*given.labels}) != set())
         if given is not None:
             labels = tuple(sorted(number[name] for name in given.labels))
             absent = None if given.absent is None else tuple(sorted(number[name] for name in given.absent if name in number))
@@ -245,10 +245,10 @@ def with_added(raw: RawSet, path: Path, base: Path, new_classes: Iterable[str] =
             if labels or absent != ():  # else nothing is known of the image
                 item = Item(item.id, item.path, "train" if was else item.split, labels, was, absent, item.group)
         items.append(item)
-    gone = sorted(added.keys() - files.keys())
-    notes = [*raw.notes, f"{len(added) - len(gone) - len(exchanged)} images have labels from {path.name}"]
+    removed = sorted(added.keys() - files.keys())
+    notes = [*raw.notes, f"{len(added) - len(removed) - len(exchanged)} images have labels from {path.name}"]
     texts = {
-        "labels of images that are not in the data set any more": gone,
+        "labels of images that are not in the data set any more": removed,
         "labels of images whose files are other photographs now, left out": exchanged,
         "images whose own labels were changed after the import, so their own labels count": newer,
         "images whose own labels differ from the imported labels, so the imported labels count": differ,
@@ -397,8 +397,8 @@ def with_unlabelled(raw: RawSet, folder: Path, base: Path, ignore: Iterable[str]
     place = Path(os.path.relpath(folder.resolve(), base.resolve()))
     prefix = Path(folder.resolve().name) if ".." in place.parts else place
     more = [Item(readable((prefix / path).as_posix()), readable(path), "unlabeled", None) for path in others]
-    if twice := sorted({item.id for item in raw.items} & {item.id for item in more}):
-        raise DataError(f"{folder}: {twice[0]!r} is the name of an image of the data set too; rename the folder")
+    if clashes := sorted({item.id for item in raw.items} & {item.id for item in more}):
+        raise DataError(f"{folder}: {clashes[0]!r} is the name of an image of the data set too; rename the folder")
     notes = [*raw.notes, *([f"{len(more)} unlabelled images: photographs in {folder} that no row names"] if more else [])]
     files = [*raw.images.paths, *(folder / path for path in others)]
     return replace(raw, items=[*raw.items, *more], images=FileImages(Path(), files, raw.images.below, upright=True), notes=notes)

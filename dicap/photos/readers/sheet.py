@@ -103,8 +103,8 @@ def read_sheet(path: Path) -> Sheet:
     if header in texts:
         raise DataError(f"{places[texts.index(header)]}: repeats the heads; take the row out")
     cells.columns = [head or f"column {number}" for number, head in enumerate(header, 1)]
-    if any(twice := cells.columns.duplicated()):
-        raise DataError(f"{path}: column {cells.columns[twice][0]} occurs twice; keep one")
+    if any(is_repeated := cells.columns.duplicated()):
+        raise DataError(f"{path}: column {cells.columns[is_repeated][0]} occurs twice; keep one")
     return Sheet(path, cells, places, [path] * len(places))
 
 

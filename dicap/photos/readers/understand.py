@@ -49,9 +49,10 @@ def understand(place: Path, options: Own) -> tuple[Path, Own]:
     Raises DataError if no readable labels are found; Question if the role of a file or of a column is unclear.
     """
     root, options = opened(place, options)
-    aside = Path(options.unlabeled_root or root).resolve()
-    if root.resolve() in aside.parents:  # the folder of unlabelled photographs is not the name of a label
-        options = options.model_copy(update={"ignore": [*(options.ignore or ()), aside.relative_to(root.resolve()).as_posix()]})
+    unlabeled = Path(options.unlabeled_root or root).resolve()
+    if root.resolve() in unlabeled.parents:  # the folder of unlabelled photographs is not the name of a label
+        ignore = [*(options.ignore or ()), unlabeled.relative_to(root.resolve()).as_posix()]
+        options = options.model_copy(update={"ignore": ignore})
     others = [name for name in list_others(root) if not is_ignored(name, options.ignore) and not is_ours(root / name)]
     kind, files = ("folders", []) if options.format == "folders" else _labels(root, options, others)
     if not options.files:
@@ -133,10 +134,10 @@ def _labels(root: Path, options: Own, others: list[str]) -> tuple[str, list[str]
         if key := _key(read_sheet(root / name), read_sheets([root / file for file in files])):
             way = f"write the columns image and labels in one table; or if it holds no labels: --ignore {typed(name)}"
             raise DataError(f"{root / name}: speaks of photographs by column {key} of {files[0]}: {way}")
-    if rest := [name for name in kinds if name not in files]:
-        text = f"the labels could be in {first_of(files, 3)} ({kind}) or in {first_of(rest, 3)}"
+    if unread := [name for name in kinds if name not in files]:
+        text = f"the labels could be in {first_of(files, 3)} ({kind}) or in {first_of(unread, 3)}"
         way = f"to read several, pass --files {typed(listed([*kinds]))}"
-        raise Question(f"{root}: {text}; {way}", format=kind, ignore=rest)
+        raise Question(f"{root}: {text}; {way}", format=kind, ignore=unread)
     if not options.files and heads.MODEL.search(files[0].lower()):
         raise Question(f"{root / files[0]}: named like a model's answers; or are these labels that a person gave?", files=files)
     return kind, files
@@ -416,17 +417,17 @@ class Columns:
         }
         roles = {role: columns[0] for role, columns in likely.items() if columns and getattr(self._own, role) is None}
         texts = [ROLES[role].format(" or ".join(map(str, likely[role]))) for role in roles]
-        left = [one for one in self._free if one not in roles.values()]
-        if unclear := [one for one in apart if one in left and (one.is_binary or len(one.words) == 2 or one in usual)]:
+        unassigned = [one for one in self._free if one not in roles.values()]
+        if unclear := [one for one in apart if one in unassigned and (one.is_binary or len(one.words) == 2 or one in usual)]:
             text = f"does {unclear[0]} say whether a row's label is there? Then write 1 and 0 there"
             way = f"if each row's label is there: --ignore {typed(unclear[0].head)}"
             raise DataError(f"{self._sheet.path}: {text}; {way}")
         named = {role: column.head for role, column in roles.items()}
-        if any(one.may_be_labels for one in left) and not self._options.labels and self._own.labels:
+        if any(one.may_be_labels for one in unassigned) and not self._options.labels and self._own.labels:
             named["labels"] = self._own.labels
             texts.append(f"the labels are taken from column {self._columns[self._own.labels]}")
-        if left:
-            texts.append(f"no role is known of {', '.join(map(str, left))}: labels, a class, the split, a group?")
+        if unassigned:
+            texts.append(f"no role is known of {', '.join(map(str, unassigned))}: labels, a class, the split, a group?")
         if texts:  # the user should check the columns taken for classes, too
-            shown = (self._own.classes or []) if left and not self._options.classes else []
-            raise self._ask("; ".join(texts), **named, ignore=[one.head for one in left], classes=shown)
+            shown = (self._own.classes or []) if unassigned and not self._options.classes else []
+            raise self._ask("; ".join(texts), **named, ignore=[one.head for one in unassigned], classes=shown)

@@ -1,1 +1,1 @@
-"""Your own photographs: readers of labels, prediction, pages, export, what to label next."""
+"""The user's own photographs: readers of labels, prediction, pages, export, and the choice of images to label."""

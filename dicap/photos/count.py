@@ -1,4 +1,4 @@
-"""How many photographs show each class: a folder's chances by a model, corrected by what it got wrong out of fold."""
+"""How many photographs show each class: a model's probabilities, corrected by its errors on held-out labelled images."""
 
 from collections.abc import Iterable
 from contextlib import closing
@@ -28,25 +28,21 @@ def count(
     device: str = "auto",
     known: Path | None = None,
 ) -> tuple[pd.DataFrame, Outcome, list[str]]:
-    """A row for every class, what came of the photographs, and what is to be said of the numbers.
+    """Count the photographs of each class.
 
     Args:
-        photos: `images` of them, read as they are needed.
-        known: as of `dicap.photos.predict.predict`.
+        photos: the photographs, `images` in number, read as they are needed.
+        known: as in `dicap.photos.predict.predict`.
 
-    Returns:
-        DataFrame of class, count, low, high (95 % interval), shifted, and by_shift, shift_low, shift_high
-        (`dicap.calibration.counts.Counts`), the largest count first.
+    Returns a row for each class, the largest count first: class, count, low, high (95 % interval), shifted, by_shift, shift_low
+    and shift_high (`dicap.calibration.counts.Counts`); then the outcome of reading the photographs, and warnings.
 
-    Raises:
-        DataError: the model came with no scores of labelled images that it had not learnt, or no photograph can be read.
+    Raises DataError if the model has no scores of held-out labelled images, or if no photograph can be read.
     """
     saved, runtime, seen = opened_for(model, device, images, known)
     if not saved.evidence.entries:
-        raise DataError(
-            f"this model came with no scores of labelled images that it had not learnt ({saved.evidence.note}), so nothing "
-            "corrects its counts; train it again with protocol: recommended"
-        )
+        text = f"this model has no scores of held-out labelled images ({saved.evidence.note}), so nothing corrects its counts"
+        raise DataError(f"{text}; train it again with protocol: recommended")
     answers = Answers.of(saved.evidence)
     outcome, labelled, parts = Outcome(), answers.labelled(), []
     with closing(progress(photos, desc="count", total=images, unit="image")) as shown:
@@ -56,12 +52,10 @@ def count(
     columns = {"class": saved.classes} | {name: np.asarray(values) for name, values in vars(counts(labelled, folder)).items()}
     table = pd.DataFrame(columns).sort_values("count", ascending=False, kind="stable", ignore_index=True)
     unseen = table["class"].isin(np.array(saved.classes)[labelled.present.images == 0])
-    warnings = [
-        (unseen, "no labelled photograph shows it, so the model has no say in its count; label some"),
-        (
-            table["shifted"],
-            "these photographs look unlike the labelled ones, and the interval does not hold for them; by_shift counts as if "
-            "each class still looked alike and only its share had changed; best label some of these",
-        ),
-    ]
+    without_labels = "no labelled photograph shows the class, so its count does not depend on the model; label some"
+    unlike = (
+        "these photographs look unlike the labelled ones, so the interval does not hold; by_shift assumes that each class still "
+        "looks the same and only its share has changed; best label some of these photographs"
+    )
+    warnings = (unseen, without_labels), (table["shifted"], unlike)
     return table, outcome, [f"{first_of(table['class'][of].tolist(), SHOWN)}: {text}" for of, text in warnings if of.any()]

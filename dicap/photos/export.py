@@ -1,4 +1,4 @@
-"""A model as ONNX, checked against the original before it is given its name."""
+"""Export a model as ONNX and check the scores against the original before the file appears."""
 
 import importlib.util
 import json
@@ -17,11 +17,11 @@ from dicap.models import SavedModel
 
 ENDING = ".onnx"
 TOLERANCE = 1e-4
-BATCHES = (16, 5, 1)  # random images that are checked at a time: the size of a batch is not part of the model
+BATCHES = (16, 5, 1)  # numbers of random images in a check: the exported model must not depend on the size of a batch
 
 
 class Scorer(nn.Module):
-    """What is exported: images (B, 3, S, S) uint8, resized and nothing else -> scores (B, C) float32."""
+    """The exported module: resized images (B, 3, S, S) uint8 -> scores (B, C) float32."""
 
     def __init__(self, model: SavedModel) -> None:
         super().__init__()
@@ -34,16 +34,10 @@ class Scorer(nn.Module):
 
 
 def export(model: SavedModel, out: Path) -> float:
-    """Write the model to `out`, and `<out>.json` with all that is needed to use it.
+    """Write the model to `out` and its description to `<out>.json`; return the largest difference of a score.
 
-    Scores of random images must agree with the original's to TOLERANCE, in batches of several sizes; otherwise
-    nothing is left behind.
-
-    Returns:
-        The largest difference of a score.
-
-    Raises:
-        SettingsError: another ending, or a package is not installed; DataError: the network cannot be exported or does not agree.
+    The scores of random images must agree with the original's to TOLERANCE, in batches of several sizes; otherwise nothing is
+    written. Raises SettingsError for another ending or a missing package; DataError if the export fails or its scores differ.
     """
     if out.suffix.lower() != ENDING:
         raise SettingsError(f"--out: found {out.name!r}; give a name that ends in {ENDING}")
@@ -57,11 +51,11 @@ def export(model: SavedModel, out: Path) -> float:
     with replacing_own(out) as temporary:
         try:
             write_onnx(scorer, images[:2], temporary, ("images", "scores"), {"dicap": json.dumps(facts)})
-        except Exception as error:  # the exporter raises many kinds; all mean the same to the user
+        except Exception as error:  # the exporter raises many kinds of exceptions
             raise DataError(f"{out}: this network cannot be exported ({first_line(error)})") from None
         worst = _difference(scorer, _reader(temporary), images)
         if not worst <= TOLERANCE:
-            raise DataError(f"{out}: the exported scores are up to {worst:.2g} from the original's, so nothing was written")
+            raise DataError(f"{out}: the exported scores differ by up to {worst:.2g} from the original's, so nothing was written")
     with replacing_own(described) as temporary:
         temporary.write_text(json.dumps(facts, indent=2, allow_nan=False) + "\n", encoding="utf-8")
     return worst
@@ -92,7 +86,7 @@ def description(model: SavedModel) -> dict[str, Any]:
 
 
 def decisions(answers: Answers) -> dict[str, Any]:
-    """Thresholds, the share of positives, and what a chance is read from, as plain JSON: the rule of `Answers.decide`."""
+    """The rule of `Answers.decide` as plain JSON: thresholds, shares of positives, and the correctness curve."""
     evidence, curve = answers.evidence, answers.curve
     return {
         "tau_pos": _plain(evidence.tau_pos),
@@ -105,12 +99,12 @@ def decisions(answers: Answers) -> dict[str, Any]:
 
 
 def _plain(values: np.ndarray) -> list[float | None]:
-    """To the last digit: a chance just below a half is no answer, and is to be none in the exported rule."""
+    """Values with all digits: rounding could turn a chance just below a half into an answer. NaN becomes None."""
     return [None if np.isnan(value) else float(value) for value in values]
 
 
 def _reader(path: Path) -> Any:
-    """A function from images (n, 3, S, S) uint8 to scores, from the file alone."""
+    """A function from images (n, 3, S, S) uint8 to scores (n, C) that uses the exported file only."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])

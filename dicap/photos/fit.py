@@ -29,19 +29,19 @@ from dicap.photos.readers.question import listed
 from dicap.settings import Own
 from dicap.settings.resolve import TEMPLATE, change_settings
 
-LABELS, HELD = "labels.parquet", ".dicap-lock"  # Parquet, which tells a missing value from the text NA
-# How the labels are to be read has to be known before they are: options of `init-data` by these names.
+LABELS, HELD = "labels.parquet", ".dicap-lock"  # Parquet distinguishes a missing value from the text NA
+# Settings that are passed to `init-data` as options, since it must know them before it reads the labels.
 READING = tuple(key for key in Own.model_fields if key not in ("added", "new_classes", "names"))
-SEVERAL = (list, tuple, set, frozenset, np.ndarray)  # what a cell with several labels may be
-FILES = ("weights_file", "own.unlabeled_root")  # settings whose relative paths are the caller's
+SEVERAL = (list, tuple, set, frozenset, np.ndarray)  # types of a cell with several labels
+FILES = ("weights_file", "own.unlabeled_root")  # settings whose relative paths start at the caller's folder
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """What `fit` made. Its files are removed with it; `save` and `report` copy what is to stay."""
+    """The result of `fit`. Its files are removed with this object; `save` and `report` copy files to keep them."""
 
     folder: TemporaryDirectory
-    held: ExitStack  # the folder's lock: one that nobody holds is of a process that was killed
+    held: ExitStack  # holds the folder's lock: a free lock shows that the process of its folder was killed
 
     @cached_property
     def model(self) -> SavedModel:
@@ -78,26 +78,24 @@ def fit(
 ) -> Fitted:
     """Train on a folder of photographs of which some are labelled.
 
-    The stages are those of the pipeline with the settings that `dicap-stage init-data` finds, and so are the numbers. Progress is
-    written to stderr; nothing is written beside the cache.
+    This runs the stages of the pipeline with the settings that `dicap-stage init-data` finds, so the numbers are the same.
+    Progress is written to stderr; files are written only in the cache.
 
     Args:
         labels: a table (.csv, .parquet), another file of labels that `init-data` reads, or a DataFrame like such a table; None:
-            they lie in the folder.
-        settings: other values by their dotted names, as {"ratio": 0.1, "seed": 2} (docs/reference.md).
-        cache: where converted images and features are kept by content; None: ~/.cache/dicap.
+            the labels lie in the folder.
+        settings: values of settings by dotted name, as {"ratio": 0.1, "seed": 2} (docs/reference.md).
+        cache: folder that keeps converted images and features by content; None: ~/.cache/dicap.
 
-    Raises:
-        DataError: the folder or the labels cannot be used. SettingsError: a setting is wrong.
+    Raises DataError if the folder or the labels cannot be used; SettingsError if a setting is wrong.
 
-    >>> fitted = fit("photographs", settings={"image_size": 32}, cache="cache")  # labels.csv lies in it
+    >>> fitted = fit("photographs", settings={"image_size": 32}, cache="cache")  # photographs/labels.csv exists
     >>> fitted.evaluate()["n_test"]
     12
     """
     if not isinstance(labels, str | Path | pd.DataFrame | None):
-        raise DataError(
-            f"labels: found a {type(labels).__name__}, expected a file, or a DataFrame with the columns image and labels"
-        )
+        found = type(labels).__name__
+        raise DataError(f"labels: found a {found}, expected a file, or a DataFrame with the columns image and labels")
     photographs = Path(photographs).absolute()
     if not photographs.is_dir():
         raise DataError(f"{photographs}: no such folder")
@@ -107,19 +105,18 @@ def fit(
     changes = _plain(settings or {})
     (cache / "store").mkdir(parents=True, exist_ok=True)
     with alone(cache / "fit", wait=True):
-        for lock in cache.glob(f"fit-*/{HELD}"):  # other folders are not ours
-            with suppress(OSError), locked(lock) as unheld:  # another user's, or gone by now: its fit has just ended
-                if unheld:
+        for lock in cache.glob(f"fit-*/{HELD}"):  # folders without a lock do not belong to `fit`
+            with suppress(OSError), locked(lock) as is_free:  # OSError: another user's lock, or one whose fit has just ended
+                if is_free:
                     shutil.rmtree(lock.parent, ignore_errors=True)
         folder = TemporaryDirectory(prefix="fit-", dir=cache)
         place = Path(folder.name).absolute()
         (held := ExitStack()).enter_context(locked(place / HELD))
     joined = place / "photographs"
-    options = []
+    options: list[str] = []
     for name in READING:
         if (value := changes.get(f"own.{name}")) is not None:
-            option = f"--{name.removesuffix('_root').replace('_', '-')}"
-            options += [option, listed(value if isinstance(value, list) else str(value))]
+            options += [f"--{name.removesuffix('_root').replace('_', '-')}", listed(value)]
     try:
         (place / ".dicap").mkdir()
         (place / ".dicap" / "store").symlink_to((cache / "store").absolute())
@@ -150,14 +147,14 @@ def _joined(photographs: Path, labels: str | Path | pd.DataFrame, place: Path) -
             raise DataError(f"{labels}: no such file")
         if labels.parent == photographs:
             return labels
-    place.mkdir()  # also where no image is
+    place.mkdir()  # `init-data` reports a folder without images
     for name in list_images(photographs, again=True, required=False):
-        if (photographs / name).is_file():  # and no broken link
+        if (photographs / name).is_file():  # not a broken link
             (place / name).parent.mkdir(parents=True, exist_ok=True)
-            real = os.path.realpath(photographs / name)  # a link's own target may not be reached from there
+            real = os.path.realpath(photographs / name)  # the relative target of a link would not be found from there
             try:
                 os.link(real, place / name)
-            except OSError:  # on another disk
+            except OSError:  # the cache is on another disk
                 shutil.copy2(real, place / name)
     if isinstance(labels, pd.DataFrame):
         below = f"{photographs}{os.sep}"
@@ -171,7 +168,7 @@ def _joined(photographs: Path, labels: str | Path | pd.DataFrame, place: Path) -
 
 
 def _column(cells: pd.Series) -> pa.Array:
-    """A column of a data frame: lists of names as they are, else what is no number as texts; what is missing stays so."""
+    """A column of a data frame: lists of names and numbers as they are, other values as texts; missing values stay missing."""
     if cells.dtype != np.dtype(object):
         return pa.array(cells, from_pandas=True)
     names = [list(map(str, cell)) if isinstance(cell, SEVERAL) else None if pd.isna(cell) else [str(cell)] for cell in cells]
@@ -181,28 +178,27 @@ def _column(cells: pd.Series) -> pa.Array:
 
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings as YAML can hold them, with absolute paths. Raises SettingsError for what it cannot hold."""
+    """The settings as YAML can hold them, with absolute paths. Raises SettingsError for a value that YAML cannot hold."""
     plain = {key: value.item() if isinstance(value, np.generic) else value for key, value in dict(settings).items()}
     for key in FILES:
         if isinstance(value := plain.get(key), str | Path) and Path(value).exists():
             plain[key] = str(Path(value).absolute())
     for key, value in plain.items():
         if not isinstance(value, str | int | float | list | None):
-            raise SettingsError(
-                f"{key}: found a {type(value).__name__}; expected dotted names and plain values, as {{'ratio': 0.1}}"
-            )
+            found = type(value).__name__
+            raise SettingsError(f"{key}: found a {found}; expected dotted names and plain values, as {{'ratio': 0.1}}")
     return plain
 
 
 def _run(*words: str, folder: Path) -> None:
-    """A command of `dicap-stage` in a folder, its progress passed on to this process's stderr.
+    """Run a command of `dicap-stage` in a folder and pass its progress on to this process's stderr.
 
-    A process of its own: the stages work in the folder that they are started in, and take signals.
+    The command needs a process of its own: stages work in the current folder and handle signals.
     """
+    command = [sys.executable, "-m", "stages.cli", *words]
     process = subprocess.Popen(
-        [sys.executable, "-m", "stages.cli", *words], cwd=folder, text=True, errors="replace",
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-    )  # fmt: skip
+        command, cwd=folder, text=True, errors="replace", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
     assert process.stderr is not None
     mistakes = []
     try:
@@ -211,7 +207,7 @@ def _run(*words: str, folder: Path) -> None:
                 mistakes.append(line.removeprefix("Error: ").strip())
             else:
                 sys.stderr.write(line)
-    except BaseException:  # an interrupted cell of a notebook ends the training too
+    except BaseException:  # to interrupt the cell of a notebook ends the training, too
         process.terminate()
         process.wait()
         raise

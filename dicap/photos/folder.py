@@ -1,4 +1,4 @@
-"""What people have to predict: files, folders, arrays and open images; reading them ahead of the network."""
+"""Photographs to predict, as files, folders, arrays or open images, and reading them while the network computes."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,38 +22,37 @@ Images = One | Sequence[One]
 
 @dataclass(frozen=True)
 class Photograph:
-    """An image by the name that its rows carry, and where it is: a file, an open image, or pixels."""
+    """An image: the name in its rows, and its source, a file, an open image or pixels."""
 
     name: str
     source: Path | Image.Image | np.ndarray
 
 
 def photographs(images: Images) -> list[Photograph]:
-    """The photographs that are meant.
+    """List the photographs that an argument `images` names.
 
     Args:
         images: a file, a folder (searched to the bottom, names relative to it), an open PIL image, an array (H, W, 3) or
             (N, H, W, 3) uint8, or a sequence of any of these. Images without a file are named by their number.
 
-    Raises:
-        DataError: nothing is there, an address of the web is given, or an array is none of an image.
+    Raises DataError if there is no image, for a web address, or for an array that cannot be an image.
     """
-    several = isinstance(images, Iterable) and not isinstance(images, str | Path | Image.Image | np.ndarray)
-    many: list[One] = list(images) if several else [images]  # type: ignore[list-item]
+    is_sequence = isinstance(images, Iterable) and not isinstance(images, str | Path | Image.Image | np.ndarray)
+    many: list[One] = list(images) if is_sequence else [images]  # type: ignore[list-item]
     photos: list[Photograph] = []
     for one in many:
         if isinstance(one, str | Path):
-            photos += _of_path(str(one), alone=len(many) == 1, listed=several)
+            photos += _of_path(str(one), alone=len(many) == 1, listed=is_sequence)
         else:
-            open_ = [one] if isinstance(one, Image.Image) else _arrays(one)
-            photos += [Photograph(str(len(photos) + i), image) for i, image in enumerate(open_)]
+            pixels = [one] if isinstance(one, Image.Image) else _arrays(one)
+            photos += [Photograph(str(len(photos) + i), image) for i, image in enumerate(pixels)]
     if not photos:
         raise DataError("predict: no image is named; give a file or a folder")
     return photos
 
 
 def stored(store: Store, rows: Iterable[int]) -> Iterator[Photograph]:
-    """The images of some rows of a converted set, by their ids, read as they are needed."""
+    """The images in some rows of a converted set, named by their ids, read as they are needed."""
     return (Photograph(str(store.ids[row]), store.image(row)) for row in rows)
 
 
@@ -61,7 +60,7 @@ def _of_path(text: str, *, alone: bool, listed: bool) -> list[Photograph]:
     if "://" in text:
         raise DataError(f"{text}: an address; download the image and name its file")
     if not text:
-        raise DataError("predict: an empty name; the folder that you are in is named .")
+        raise DataError("predict: an empty name; write . for the current folder")
     path = Path(text)
     if path.is_dir():
         return [Photograph(readable(name if alone else (path / name).as_posix()), path / name) for name in list_images(path)]
@@ -80,7 +79,7 @@ def _arrays(pixels: np.ndarray) -> list[np.ndarray]:
 
 
 def read_square(source: Path | Image.Image | np.ndarray, size: int) -> np.ndarray | str:
-    """A photograph as `convert` stores your own: upright, (size, size, 3) uint8, or the reason why it cannot be read."""
+    """A photograph as `convert` stores it: upright, (size, size, 3) uint8; or the reason why it cannot be read."""
     try:
         if isinstance(source, Path):
             image = read_rgb(source, upright=True)
@@ -94,21 +93,21 @@ def read_square(source: Path | Image.Image | np.ndarray, size: int) -> np.ndarra
 def read_ahead(
     images: Iterable[Photograph], size: int, batch: int, workers: int
 ) -> Iterator[tuple[Sequence[Photograph], list[np.ndarray | str]]]:
-    """Yield (photographs, images or reasons) of one batch after the other while the next one is being read.
+    """Yield (photographs, images or reasons) of each batch while the next batch is being read.
 
-    At most two batches are in memory, however many images there are. An open image is read here: two threads would disturb each
-    other where it is meant twice.
+    At most two batches are in memory. Open images are loaded in this thread, since an image may be listed twice and two threads
+    must not load it at once.
     """
-    left, waiting = iter(images), deque()
+    remaining, waiting = iter(images), deque()
     with ThreadPoolExecutor(max(1, workers)) as pool:
-        while some := list(islice(left, batch)):
-            for one in some:
-                if isinstance(one.source, Image.Image):
-                    with suppress(OSError):  # said where it is read
-                        one.source.load()
-            waiting.append((some, [pool.submit(read_square, one.source, size) for one in some]))
+        while photos := list(islice(remaining, batch)):
+            for photo in photos:
+                if isinstance(photo.source, Image.Image):
+                    with suppress(OSError):  # `read_square` reports the error
+                        photo.source.load()
+            waiting.append((photos, [pool.submit(read_square, photo.source, size) for photo in photos]))
             if len(waiting) > 1:
                 first, futures = waiting.popleft()
                 yield first, [future.result() for future in futures]
-        for some, futures in waiting:
-            yield some, [future.result() for future in futures]
+        for photos, futures in waiting:
+            yield photos, [future.result() for future in futures]

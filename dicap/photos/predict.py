@@ -28,11 +28,11 @@ from dicap.network import Network, detach_backbone
 from dicap.photos.folder import Images, Photograph, photographs, read_ahead
 from dicap.provenance import code_of
 
-ANSWERS = np.array(["no", "yes", "unsure"], dtype=object)  # by the answer: 0, 1, -1
+ANSWERS = np.array(["no", "yes", "unsure"], dtype=object)  # indexed by the answer 0, 1 or -1
 FORMATS = ("parquet", "csv")
 PART = 2048  # images whose rows are written at once
 CPU_BATCH, GPU_BATCH = 32, 256
-KNOWN_BATCH = 256  # of images that may be known, so that the others fill a pass
+KNOWN_BATCH = 256  # larger if features may be known: the images without known features then fill a batch
 
 ROWS = pa.schema(
     [
@@ -50,7 +50,7 @@ IMAGES = pa.schema([(name, pa.string()) for name in ("image", "labels", "unsure"
 
 @dataclass
 class Outcome:
-    """What came of a folder: counts, and the files that could not be read, with reasons."""
+    """The number of readable images, and (path, reason) of each unreadable file."""
 
     images: int = 0
     unreadable: list[tuple[str, str]] = field(default_factory=list)
@@ -64,26 +64,25 @@ def predict(
     per_image: bool = False,
     known: Path | None = None,
 ) -> pd.DataFrame:
-    """A row for every image and class, or for every image.
+    """Predict images; return a table with a row for each image and class, or for each image.
 
     Args:
         model: from `load_model`, or the path of a model.safetensors or of its folder.
         images: a file, a folder (searched to the bottom), an open PIL image, an array (H, W, 3) or (N, H, W, 3) uint8, or a
             sequence of these.
         device: `auto`, `cpu`, `cuda`.
-        known: where the features of a frozen backbone are stored by content, as those of a project below .dicap/store/features:
-            images that were seen before are decoded alone. None: nowhere.
+        known: folder that stores features of a frozen backbone by content, such as .dicap/store/features of a project: images
+            with stored features are only decoded. None: no such folder.
 
     Returns:
         DataFrame of image (path, or number of an image without a file), class, probability (the network's confidence), decision
         (`yes`, `no` or `unsure`, by the model's thresholds), chance (the measured chance that the decision is right; NaN where
         unsure or not measured) and its 95 % interval, chance_low and chance_high. With `per_image`: image, labels (the classes
-        with a yes, separated by `;`; `-` where every class is a no), unsure, and absent (the classes with a no; `*`: all but the
-        labels), so that what is unsure stays unknown where such a table is read as labels.
+        with a yes, separated by `;`; `-` if every class is a no), unsure, and absent (the classes with a no; `*`: all but the
+        labels); unsure classes stay unknown if the table is read as labels.
         `frame.attrs["unreadable"]` lists (path, reason) of the files that could not be read.
 
-    Raises:
-        DataError: the model cannot be read, nothing is there, or none of the images can be read.
+    Raises DataError if the model cannot be read, or no image is found or can be read.
 
     >>> table = predict("model.safetensors", "photographs")  # a row for each of 48 images and 3 classes
     >>> len(table), sorted(set(table["decision"]) - {"yes", "no", "unsure"})
@@ -106,13 +105,10 @@ def predict_to_file(
     per_image: bool = False,
     known: Path | None = None,
 ) -> Outcome:
-    """Predict images (as `predict` takes them) into `out`, as streamed: memory does not grow with the number of images.
+    """Predict images into a file, with arguments and rows as in `predict`. Memory does not grow with the number of images.
 
-    `out` ends in .parquet or .csv: a row for every image and class, or with `per_image` for every image. It gets its name when it
-    is whole. Files that cannot be read are listed with the reason in `<out stem>.unreadable.csv`.
-
-    Raises:
-        SettingsError: `out` has another ending; DataError: as `predict`.
+    `out` ends in .parquet or .csv; the file appears when it is complete. Unreadable images are listed with the reason in
+    `<out stem>.unreadable.csv`. Raises SettingsError if `out` has another ending; DataError as `predict`.
     """
     out = Path(out)
     kind = out.suffix.lower().removeprefix(".")
@@ -134,7 +130,7 @@ def predict_to_file(
 
 
 def open_model(model: SavedModel | str | Path, device: str = "auto") -> tuple[SavedModel, Runtime]:
-    """A model on its device. A folder means the model.safetensors in it. Raises DataError, SettingsError."""
+    """Load a model, or the model.safetensors in a folder, onto a device. Raises DataError, SettingsError."""
     runtime = Runtime.choose(device)
     if runtime.device.type == "cpu":
         keep_freed_memory()
@@ -148,17 +144,17 @@ def open_model(model: SavedModel | str | Path, device: str = "auto") -> tuple[Sa
 def opened_for(
     model: SavedModel | str | Path, device: str, images: int, known: Path | None = None
 ) -> tuple[SavedModel, Runtime, KnownFeatures | None]:
-    """`open_model`, with what computes its backbone fastest for so many images, and where its features are looked for."""
+    """Open a model, with the fastest way to compute its backbone for this number of images, and with its known features."""
     saved, runtime = open_model(model, device)
     if not isinstance(saved.network, Network):
         return saved, runtime, None
     network, by = accelerated(saved.network, images, saved.settings.image_size, runtime.device)
-    if known is None or network.grid is None:  # of a backbone that was trained nobody else has features
+    if known is None or network.grid is None:  # features of a trained backbone are not stored
         return replace(saved, network=network), runtime, None
-    # A bank has more views than there are images here, so that another engine may have paid: it differs in the last bits alone.
-    sort = [str(runtime.amp or torch.float32).removeprefix("torch."), runtime.device.type]
-    ways = [by, *(each for each in engines() if each != by)]
-    made_by = [{"engine": [*each, *sort], "code": code_of("features", saved.settings)} for each in ways]
+    # A feature bank has more views, so another engine may have computed it; the features differ in the last bits only.
+    precision = [str(runtime.amp or torch.float32).removeprefix("torch."), runtime.device.type]
+    ways = [by, *(engine for engine in engines() if engine != by)]
+    made_by = [{"engine": [*engine, *precision], "code": code_of("features", saved.settings)} for engine in ways]
     seen = KnownFeatures(known, saved.settings, network, made_by, runtime.amp)
     head = with_backbone(network, network.backbone)
     detach_backbone(head, network.grid)
@@ -173,7 +169,7 @@ def _tables(
     per_image: bool,
     seen: KnownFeatures | None,
 ) -> Iterator[pa.Table]:
-    """Yield the rows of the readable images, about PART images at a time; `outcome` counts them and the others."""
+    """Yield the rows of the readable images, about PART images at a time; `outcome` records readable and unreadable images."""
     parts, count, answers = [], 0, Answers.of(model.evidence)
     rows = _by_image if per_image else _by_entry
     for names, inputs in batches(photos, model.settings.image_size, runtime, outcome, seen):
@@ -187,36 +183,36 @@ def _tables(
 
 
 def batches(
-    photos: Iterable[Photograph],
-    size: int,
-    runtime: Runtime,
-    outcome: Outcome,
-    seen: KnownFeatures | None = None,
+    photos: Iterable[Photograph], size: int, runtime: Runtime, outcome: Outcome, seen: KnownFeatures | None = None
 ) -> Iterator[tuple[list[str], Tensor]]:
-    """Yield (names, what the network takes) of the readable images: squares (n, 3, S, S) uint8, or features that are `seen`.
+    """Yield (names, inputs of the network) of the readable images: images (n, 3, S, S) uint8, or their features if `seen` is set.
 
-    `outcome` counts them and the others. Raises DataError at the end if none of the images can be read.
+    `outcome` records readable and unreadable images. Raises DataError at the end if no image can be read.
     """
     few = CPU_BATCH if seen is None else KNOWN_BATCH
-    for some, images in read_ahead(photos, size, GPU_BATCH if runtime.device.type == "cuda" else few, worker_count()):
-        readable = [(one.name, image) for one, image in zip(some, images, strict=True) if not isinstance(image, str)]
-        outcome.unreadable += [(one.name, image) for one, image in zip(some, images, strict=True) if isinstance(image, str)]
-        if readable:
-            outcome.images += len(readable)
-            squares = np.stack([image for _, image in readable])
-            inputs = torch.from_numpy(squares).permute(0, 3, 1, 2) if seen is None else seen.maps(squares)
-            yield [name for name, _ in readable], inputs
+    for batch, images in read_ahead(photos, size, GPU_BATCH if runtime.device.type == "cuda" else few, worker_count()):
+        names, pixels = [], []
+        for photo, image in zip(batch, images, strict=True):
+            if isinstance(image, str):
+                outcome.unreadable.append((photo.name, image))
+            else:
+                names.append(photo.name)
+                pixels.append(image)
+        if names:
+            outcome.images += len(names)
+            squares = np.stack(pixels)
+            yield names, torch.from_numpy(squares).permute(0, 3, 1, 2) if seen is None else seen.maps(squares)
     if not outcome.images:
         (path, reason), count = outcome.unreadable[0], len(outcome.unreadable)
         raise DataError(f"{path}: {reason}" if count == 1 else f"none of {count} images can be read; the first: {path}: {reason}")
 
 
 def embeddings(network: nn.Module, photos: Iterable[Photograph], size: int, runtime: Runtime) -> tuple[list[str], np.ndarray]:
-    """The names of the readable images, and their feature maps averaged over positions (n, D). Raises DataError without any."""
+    """The names of the readable images, and their feature maps averaged over positions, (n, D). Raises DataError as `batches`."""
     names, parts = [], []
     network = network.to(runtime.device).eval()
-    for some, inputs in batches(photos, size, runtime, Outcome()):
-        names += some
+    for of_batch, inputs in batches(photos, size, runtime, Outcome()):
+        names += of_batch
         parts.append(embedding(network, inputs, runtime))
     return names, np.concatenate(parts)
 
@@ -228,7 +224,7 @@ def embedding(network: nn.Module, inputs: Tensor, runtime: Runtime) -> np.ndarra
 
 
 def score(model: SavedModel, images: Tensor, runtime: Runtime) -> np.ndarray:
-    """Scores (n, C) float32 of what the network takes: square images (n, 3, S, S) uint8. Halved where memory is too small."""
+    """Scores (n, C) float32 of square images (n, 3, S, S) uint8 or their features; halves the batch if memory is too small."""
     try:
         with torch.inference_mode(), runtime.autocast():
             return model.method.scores(model.network, images.to(runtime.device)).float().cpu().numpy()
@@ -243,7 +239,7 @@ def score(model: SavedModel, images: Tensor, runtime: Runtime) -> np.ndarray:
 
 
 def _by_entry(names: Sequence[str], scores: np.ndarray, classes: Sequence[str], answers: Answers) -> pa.Table:
-    """A row an image and class."""
+    """A row for each image and class."""
     answer, chance = answers.decide(scores)
     low = high = chance
     if answers.curve is not None:
@@ -259,16 +255,16 @@ def _by_entry(names: Sequence[str], scores: np.ndarray, classes: Sequence[str], 
 
 
 def _by_image(names: Sequence[str], scores: np.ndarray, classes: Sequence[str], answers: Answers) -> pa.Table:
-    """A row an image: the classes with a yes, those that are unsure, and those with a no, as tables of labels say it."""
+    """A row for each image: its classes with a yes, unsure ones, and those with a no, in the form of a table of labels."""
     every, (answer, _) = np.array(classes), answers.decide(scores)
-    yes, unsure, no = ([";".join(every[row == said]) for row in answer] for said in (1, -1, 0))
-    labels = [text or ("" if open_ else "-") for text, open_ in zip(yes, unsure, strict=True)]
-    absent = [text or "-" if open_ else "*" for text, open_ in zip(no, unsure, strict=True)]
+    yes, unsure, no = ([";".join(every[row == value]) for row in answer] for value in (1, -1, 0))
+    labels = [text or ("" if has_unsure else "-") for text, has_unsure in zip(yes, unsure, strict=True)]
+    absent = [text or "-" if has_unsure else "*" for text, has_unsure in zip(no, unsure, strict=True)]
     return pa.table({"image": names, "labels": labels, "unsure": unsure, "absent": absent}, schema=IMAGES)
 
 
 def _write(kind: str, tables: Iterable[pa.Table], path: Path, schema: pa.Schema) -> None:
-    """Write one table after the other, one in memory at a time."""
+    """Write the tables one after another; only one is in memory."""
     if kind == "parquet":
         with pq.ParquetWriter(path, schema, write_page_checksum=True, compression="zstd") as writer:
             for table in tables:

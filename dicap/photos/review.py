@@ -1,8 +1,8 @@
-"""Which labels are probably wrong: labelled images whose labels surprise a model that did not learn from them.
+"""Find labels that are probably wrong: those that surprise a model which did not learn from them.
 
-A network remembers the labels it was trained on, the wrong ones too, so its own scores of its training images find little.
-`out_of_fold` gives out-of-sample scores of every labelled image: of linear heads on features that know no label of this
-data set, each image scored by the head that never saw its fold.
+A network remembers the labels it was trained on, also wrong ones, so its scores of its training images reveal little.
+`out_of_fold` scores every labelled image out of sample, by linear heads on features that were learnt without labels of this
+data set: the head that scores an image was fitted without the image's fold.
 """
 
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ from dicap.frozen.solver import rotate, solve
 from dicap.scaling import scaling_of
 
 FOLDS = 10
-NEIGHBOURS = 10  # of an image, whose features are averaged with its own
+NEIGHBOURS = 10  # number of images whose features are averaged with an image's own
 LOSS_WEIGHT = 0.003  # of the heads, scikit-learn's C; benchmarks/review.py tried 0.0003 to 0.01
-# Of `surprise`, from benchmarks/review.py: exponent of a class's share, and what the worst of the classes that are not labelled
-# counts beside the worst of those that are.
+# From benchmarks/review.py: the exponent of a class's share in the surprise, and the weight of the most surprising absent class
+# relative to the most surprising label.
 SHARE, ABSENT = 0.3, 0.5
-LOWEST = 1e-3  # a score below it surprises no more than at it
-LIKELY = 0.5  # chance from which a class that an image is not labelled with is pointed out
-MOST_ODD = 3  # classes of an image that are pointed out
+LOWEST = 1e-3  # lower scores surprise no more than this one
+LIKELY = 0.5  # score from which an absent class is pointed out
+MOST_ODD = 3  # largest number of classes that are pointed out in an image
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class Doubt:
     """A labelled image whose label is worth a look.
 
     Attributes:
-        row: of what was ranked.
-        surprise: of its label; larger is more surprising.
+        row: index of the image among those that were ranked.
+        surprise: larger is more surprising.
         odd: the classes whose entry is surprising, the most surprising first.
     """
 
@@ -43,22 +43,20 @@ class Doubt:
 
 
 def among_neighbours(features: np.ndarray) -> np.ndarray:
-    """Features (N, D), pooled, as rows (N, r) float32: as the recommended head takes them, averaged with the nearest images'.
+    """Turn pooled features (N, D) into rows (N, r) float32 for the recommended head, averaged over the nearest images.
 
-    Images without labels take part: they say what is alike.
+    Unlabelled images count as neighbours, too.
     """
     return averaged(rotate(scaled(features)), NEIGHBOURS)
 
 
 def scaled(features: np.ndarray) -> np.ndarray:
-    """Features (N, D), pooled, as the recommended head takes them: standardised signed roots of one length, float32."""
+    """Scale pooled features (N, D) for the recommended head: standardised signed roots, normalised to one length, float32."""
     return scaling_of(features, "root").apply(features)
 
 
 def out_of_fold(rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Scores (n, C) float64 of the labelled images, each by logistic regressions that were solved without its fold.
-
-    The same input gives the same scores.
+    """Scores (n, C) float64 of the labelled images, by logistic regressions fitted without the image's fold; deterministic.
 
     Args:
         rows: (n, r) float32 of the labelled images, from `among_neighbours`, n at least 2.
@@ -74,9 +72,9 @@ def out_of_fold(rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
 def entry_surprise(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """How surprising each entry of the labels is, (n, C) float64; 0 and below: not at all.
 
-    A class that is labelled: -log(score) + SHARE log(share), with the share of the *other* images that bear it. Between
-    "unlikely" and "less likely than in any other image": by the first alone rare classes would always be in front.
-    A class that is not there: -log(1 - score). An unknown entry (label below 0): -infinity.
+    The surprise of a label is -log(score) + SHARE log(share), with the share of the *other* images that have the label; without
+    the second term rare classes would always rank first. The surprise of an absent class is -log(1 - score), that of an unknown
+    entry (label below 0) is -infinity.
     """
     p = np.clip(scores, LOWEST, 1 - LOWEST)
     y, known = labels > 0, labels >= 0
@@ -86,18 +84,19 @@ def entry_surprise(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def doubts(scores: np.ndarray, labels: np.ndarray, ranked: np.ndarray | None = None) -> list[Doubt]:
-    """Labelled images, the most surprising first: the worst entry of the classes it bears plus ABSENT times that of the others.
+    """Rank labelled images by their most surprising label plus ABSENT times their most surprising absent class.
 
     Args:
         scores: (n, C) in [0, 1], by a model that did not learn from these labels (out of fold).
         labels: (n, C) of 0 and 1, -1 where unknown.
-        ranked: (n,) bool: rows that are ranked. None: all.
+        ranked: (n,) bool, the rows to rank; None: all.
     """
     assert scores.shape == labels.shape, (scores.shape, labels.shape)
     y = labels > 0
     entries = entry_surprise(scores, labels)
-    worst_on, worst_off = (np.where(chosen, entries, -np.inf).max(1) for chosen in (y, labels == 0))
-    total = np.where(np.isneginf(worst_on), 0.0, worst_on) + ABSENT * np.where(np.isneginf(worst_off), 0.0, worst_off)
+    worst = [np.where(side, entries, -np.inf).max(1) for side in (y, labels == 0)]
+    of_labels, of_absent = (np.where(np.isneginf(surprise), 0.0, surprise) for surprise in worst)
+    total = of_labels + ABSENT * of_absent
     rows = np.arange(len(y)) if ranked is None else np.flatnonzero(ranked)
     ranking = []
     for row in rows[np.argsort(-total[rows], kind="stable")]:
@@ -109,6 +108,6 @@ def doubts(scores: np.ndarray, labels: np.ndarray, ranked: np.ndarray | None = N
 
 
 def chances(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """What the scores are worth, (n, C): the share of the known labels that bear a class at such a score."""
+    """The measured chance behind each score, (n, C): the share of known entries with a similar score that are labels."""
     p = np.clip(scores, LOWEST, 1 - LOWEST)
     return curve_by_rank(p, labels).at(p)

@@ -1,4 +1,4 @@
-"""A look at somebody's own images before anything is converted: what is there, and what may go wrong."""
+"""Survey a folder of images before they are converted: what it holds, and what may go wrong."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -15,10 +15,10 @@ from dicap.machine.progress import progress
 from dicap.photos.readers.read import TEST_SHARE, look, with_unlabelled
 from dicap.settings import Own
 
-MISSING = "missing"  # what the reader of images says of a file that is not there
+MISSING = "missing"  # reason that the reader of images gives for a missing file
 EXAMPLES = 5
 SHOWN = 8  # names in a line
-FEW = 10  # labelled images of a class below which it will hardly be learnt
+FEW = 10  # a class with fewer labelled images is hardly learnt
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,12 @@ class Survey:
         counts: images by split.
         classes: (name, training images, test images) of every class, most frequent first.
         labels_per_image: mean number of labels of a labelled image.
-        understood: (what, how it was read), in the order of reading.
+        understood: (topic, how the labels are read).
         examples: (image, split, labels) of the first rows.
-        ratio: share of the labels to use, and why.
-        everywhere: classes that no labelled training image is known to be without.
+        ratio: share of the labels to use, and the reason.
+        everywhere: classes that no labelled training image is known to lack.
         unreadable, missing: (path, reason).
-        notes: sentences on what was assumed.
+        notes: sentences on assumptions.
     """
 
     root: Path
@@ -57,20 +57,16 @@ class Survey:
 
 
 def survey(place: Path, options: Own) -> tuple[Survey, Own]:
-    """Look at a folder (or the file of labels in it), opening every image; returns what is there and the options to run it.
+    """Look at a folder (or the file of labels in it) and open every image; return the survey and the options to run the pipeline.
 
-    A test split is asked for where there is none (own.test_share 0.2).
-
-    Raises:
-        DataError: no labels are found.
-        Question: what is there can be read in more than one way.
+    A test split is drawn if the labels name none (own.test_share 0.2). Raises DataError, Question as `look`.
     """
     root, reading, raw = look(place, options.model_copy(update={"test_share": options.test_share or TEST_SHARE}))
     if "test_drawn" not in raw.source:
         reading = reading.model_copy(update={"test_share": options.test_share})
     below = raw if reading.unlabeled_root in (None, str(root)) else with_unlabelled(raw, root, root, reading.ignore)
     if left_out := len(below.items) - len(raw.items):
-        raw.notes.append(f"images below {root} that no annotation names, which are left out: {left_out}")
+        raw.notes.append(f"images below {root} that no annotation names, left out: {left_out}")
     unreadable, missing, thumbnails = [], [], {}
     for i in progress(range(len(raw.items)), desc="look", total=len(raw.items), unit="image"):
         try:
@@ -83,22 +79,15 @@ def survey(place: Path, options: Own) -> tuple[Survey, Own]:
     seen = {split: Counter(c for item in raw.items if item.split == split for c in item.labels or ()) for split in counts}
     classes = [(name, seen["train"][c], seen["test"][c]) for c, name in enumerate(raw.classes)]
     if counts["unlabeled"]:
-        ratio = 1.0, f"all labels are used; the {counts['unlabeled']} unlabelled images are learnt from as well"
+        ratio = 1.0, f"all labels are used, and the model also learns from the {counts['unlabeled']} unlabelled images"
     else:
-        ratio = 0.5, "no image is unlabelled, so half the training images stand in, their labels hidden; --unlabeled names more"
-    overview = Survey(
-        root,
-        counts,
-        sorted(classes, key=lambda row: (-row[1] - row[2], row[0])),
-        sum(len(item.labels or ()) for item in raw.items) / max(1, counts["train"] + counts["test"]),
-        list(_understood(raw, counts, reading)),
-        [_example(item, raw.classes) for item in raw.items[:EXAMPLES]],
-        ratio,
-        _everywhere(raw),
-        unreadable,
-        missing,
-        raw.notes,
-    )
+        ratio = 0.5, "no image is unlabelled, so the labels of half the training images are hidden; --unlabeled names more images"
+    classes.sort(key=lambda row: (-row[1] - row[2], row[0]))
+    mean = sum(len(item.labels or ()) for item in raw.items) / max(1, counts["train"] + counts["test"])
+    understood = list(_understood(raw, counts, reading))
+    examples = [_example(item, raw.classes) for item in raw.items[:EXAMPLES]]
+    everywhere = _everywhere(raw)
+    overview = Survey(root, counts, classes, mean, understood, examples, ratio, everywhere, unreadable, missing, raw.notes)
     return overview, reading.model_copy(update={"names": raw.classes})
 
 
@@ -113,7 +102,7 @@ def _understood(raw: RawSet, counts: dict[str, int], reading: Own) -> Iterator[t
     yield "splits", ", ".join(f"{count} {split}" for split, count in counts.items() if count) + drawn
     if in_part := [item for item in raw.items if item.absent is not None]:
         unknown = unknown_entries(len(raw.classes), in_part)
-        yield "known", f"{len(in_part)} images are labelled in part: of {unknown} entries (image, class) nothing is known"
+        yield "known", f"{len(in_part)} images are labelled in part: {unknown} entries (image, class) are unknown"
 
 
 def _example(item: Item, classes: list[str]) -> tuple[str, str, str]:
@@ -137,7 +126,7 @@ def _problems(survey: Survey) -> Iterator[str]:
         nothing = "nothing" if len(survey.everywhere) == len(survey.classes) else "nothing of it"
         yield (
             f"no labelled training image is known to lack {first_of(survey.everywhere, SHOWN)}, so {nothing} can be learnt: "
-            "add photographs without, labelled `-` where they show no class at all"
+            "add photographs without it, labelled `-` if they show no class at all"
         )
     for what, files in (("cannot be read", survey.unreadable), ("are missing", survey.missing)):
         if files:
@@ -147,11 +136,11 @@ def _problems(survey: Survey) -> Iterator[str]:
     if few := [name for name, seen, _ in survey.classes if seen < FEW]:
         yield f"classes with fewer than {FEW} labelled training images ({len(few)}): {first_of(few, SHOWN)}"
     if blind := [name for name, _, test in survey.classes if not test]:
-        yield f"classes without a test image, of whose score nothing can be said ({len(blind)}): {first_of(blind, SHOWN)}"
+        yield f"classes without a test image, which get no score ({len(blind)}): {first_of(blind, SHOWN)}"
     if train < 50:
         yield f"only {train} labelled training images; a few hundred are a good start"
     looks_alike: dict[str, list[str]] = {}
-    for name, _, _ in survey.classes:  # what one sees of a name: without capitals and the kind of its blanks
+    for name, _, _ in survey.classes:  # capitals and kinds of blanks are easily overlooked
         looks_alike.setdefault(" ".join(normalize("NFKC", name).casefold().split()), []).append(name)
     if twins := [" and ".join(map(ascii, names)) for names in looks_alike.values() if len(names) > 1]:
         yield f"classes that look alike or differ in capitals only: {first_of(twins, SHOWN)}"

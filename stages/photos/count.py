@@ -32,7 +32,7 @@ def command(images: tuple[str, ...], model: Path | None, out: Path, device: str,
     check_own(out)
     if images:
         named = photographs(images[0] if len(images) == 1 else images)
-        photos = list({os.path.abspath(str(one.source)): one for one in named}.values())  # what is named twice counts once
+        photos = list({os.path.abspath(str(one.source)): one for one in named}.values())  # a file that is named twice counts once
         number = len(photos)
     else:
         from dicap.data.store import Store

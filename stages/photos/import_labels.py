@@ -41,27 +41,27 @@ def command(filled: Path, new_classes: bool, separator: str | None, params: Path
 
     from dicap.photos.readers.read import LISTED, LISTS, added_before, content_mark, forgotten, read, with_added
 
-    take_turns(params)  # of two at once the second goes on from the labels of the first
+    take_turns(params)  # a second import waits, and then builds on the labels of the first
     settings = load(params)
     if settings.dataset != "table":
         raise SettingsError(f"{params}: dataset: found {settings.dataset!r}; only your own data (table) takes new labels")
     own, root = settings.own, Path(settings.data_root).resolve()
-    raw = read(root, own.model_copy(update={"added": None}), looking=True)  # a class may be new, or be in imported labels alone
+    raw = read(root, own.model_copy(update={"added": None}), looking=True)  # a class may occur in imported labels only
     before = added_before(own.added)
     classes = sorted({*raw.classes, *(name for labels in before.values() for name in labels.labels)})
     given, names = filled_in(filled, {item.id for item in raw.items}, classes, new_classes, separator, own)
-    said = own_words(raw, {*given, *before})
-    standing = {image: now for image, labels in before.items() if (now := labels.standing(*said[image]))}
-    if names:  # nobody was asked for them in the images that were labelled before
+    own_labels = own_words(raw, {*given, *before})
+    standing = {image: now for image, labels in before.items() if (now := labels.standing(*own_labels[image]))}
+    if names:  # new classes are unknown in the images that were labelled before
         before, standing = ({image: labels.among(classes) for image, labels in of.items()} for of in (before, standing))
-    other = [image for image, labels in given.items() if labels.is_of_another(said[image][1])]
-    if other:  # a list of another folder, or of before a photograph was exchanged
+    other = [image for image, labels in given.items() if labels.is_of_another(own_labels[image][1])]
+    if other:  # the list is of another folder, or older than an exchange of photographs
         say(f"note: left out, since another photograph has the name by now: {len(other)} (the first: {min(other)})")
-    given = {image: marked(labels, *said[image]) for image, labels in given.items() if image not in other}
+    given = {image: marked(labels, *own_labels[image]) for image, labels in given.items() if image not in other}
     if own.added and LISTED.fullmatch(filled.name):
-        kept = Path(own.added).with_name(filled.name)  # a copy of it elsewhere is no newer
+        kept = Path(own.added).with_name(filled.name)  # a copy elsewhere may have a newer time
         if (kept if kept.is_file() else filled).stat().st_mtime_ns < Path(own.added).stat().st_mtime_ns:
-            then = {*classes} - {*(own.new_classes or ())}  # it says nothing of a class that came later
+            then = {*classes} - {*(own.new_classes or ())}  # in the list, later classes are unknown
             given = {image: labels.among(then) for image, labels in given.items()}
             given = {image: standing[image].after(labels) if image in standing else labels for image, labels in given.items()}
     if not given:
@@ -81,8 +81,8 @@ def command(filled: Path, new_classes: bool, separator: str | None, params: Path
         say(line)
     if len(changed) > SHOWN:
         say(f"... and {len(changed) - SHOWN} more")
-    if open_ := sum(not {*names} <= {*now[image].labels, *(now[image].absent or ())} for image in was):
-        say(f"{', '.join(names)}: unknown, neither there nor absent, in {open_} images that were labelled before")
+    if unknown := sum(not {*names} <= {*now[image].labels, *(now[image].absent or ())} for image in was):
+        say(f"{', '.join(names)}: unknown, neither there nor absent, in {unknown} images that were labelled before")
     for note in forgotten(path.as_posix(), raw):
         say(f"note: {note}")
     facts = {"new": len(given) - len(again), "changed": len(changed), "confirmed": len(again) - len(changed)}
@@ -92,16 +92,14 @@ def command(filled: Path, new_classes: bool, separator: str | None, params: Path
 def filled_in(
     filled: Path, images: set[str], classes: list[str], new_classes: bool, separator: str | None, own: Own
 ) -> tuple[dict[str, Given], list[str]]:
-    """What a list says of each image, and the names of its new classes. Raises DataError where it is no such list."""
+    """Return the labels of each image in a list, and the names of new classes. Raises DataError for a faulty list."""
     from dicap.photos.readers.listing import check_names
     from dicap.photos.readers.names import says_nothing
     from dicap.photos.readers.read import read_added
 
     given = read_added(filled, classes, images, separator or own.separator)
     if not given:
-        raise DataError(
-            f"{filled}: no row has labels of an image that is there; fill in the column labels (`-` for none of the classes)"
-        )
+        raise DataError(f"{filled}: no row has labels of an existing image; fill in column labels (`-` for none of the classes)")
     names = sorted({name for labels in given.values() for name in (*labels.labels, *(labels.absent or ()))} - set(classes))
     if names and not new_classes:
         ways = f"correct the spelling, or pass --new-classes{did_you_mean(names[0], classes)}"
@@ -114,23 +112,23 @@ def filled_in(
 
 
 def own_words(raw: RawSet, images: Collection[str]) -> dict[str, tuple[Given | None, str]]:
-    """{image: what the data set itself says of it (None: nothing), and the mark of its file}."""
+    """{image: the data set's own labels (None: not labelled), and the mark of the image's file}."""
     from dicap.photos.readers.read import given_of, photo_mark
 
     files = zip(raw.items, getattr(raw.images, "paths", ()), strict=True)
-    told = {item.id: (given_of(item, raw.classes), photo_mark(file)) for item, file in files if item.id in images}
-    return dict.fromkeys(images, (None, "")) | told
+    known = {item.id: (given_of(item, raw.classes), photo_mark(file)) for item, file in files if item.id in images}
+    return dict.fromkeys(images, (None, "")) | known
 
 
 def known(raw: RawSet) -> dict[str, Given]:
-    """What is known of each labelled image, of all classes that are not unknown."""
+    """The labels and absent classes of each labelled image."""
     from dicap.photos.readers.read import given_of
 
     return {item.id: labels.among(raw.classes) for item in raw.items if (labels := given_of(item, raw.classes)) is not None}
 
 
 def marked(labels: Given, own: Given | None, photo: str) -> Given:
-    """Labels with marks of what the data set itself says and of the photograph; those of an earlier import keep their own."""
+    """Labels with marks of the data set's own labels and of the photograph; marks of an earlier import stay."""
     was = ("" if own is None else own.mark()) if labels.was is None else labels.was
     return replace(labels, was=was, photo=labels.photo or photo)
 
@@ -138,7 +136,7 @@ def marked(labels: Given, own: Given | None, photo: str) -> Given:
 def table_of(given: dict[str, Given]) -> list[list[str]]:
     """The rows of the file of labels, as `read_added` reads them.
 
-    `was` and `photo` are marks of what the data set itself said of the image and of its file when the labels were imported.
+    `was` and `photo` are marks of the data set's own labels of the image and of its file at the time of the import.
     """
     rows = [["image", "labels", "absent", "was", "photo"]]
     for image, entry in sorted(given.items()):

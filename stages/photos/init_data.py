@@ -1,4 +1,4 @@
-"""`dicap-stage init-data`: from a folder to settings that run."""
+"""`dicap-stage init-data`: write the settings for a folder of photographs."""
 
 import csv
 import re
@@ -64,7 +64,7 @@ def command(folder: Path, unlabeled: Path | None, test_share: float | None, dry_
     options = Own.model_validate({"unlabeled_root": aside, "test_share": test_share or 0.0, "added": added} | chosen)
     try:
         overview, options = survey(folder.resolve(), options)
-    except Question as question:  # whose options are typed again with those that say nothing of the reading
+    except Question as question:  # the proposed command keeps --dry-run
         question.args = (f"{question}{' --dry-run' * dry_run}",)
         raise
     ratio, why = overview.ratio
@@ -75,7 +75,7 @@ def command(folder: Path, unlabeled: Path | None, test_share: float | None, dry_
         "protocol": "recommended",
         "own.test_share": options.test_share or None,
         "own.unlabeled_root": options.unlabeled_root,
-    } | ({"own.added": None, "own.new_classes": None} if forgotten else {})  # else as it is: somebody may have imported meanwhile
+    } | ({"own.added": None, "own.new_classes": None} if forgotten else {})  # else unchanged: an import may have run meanwhile
     defaults = Own()
     settings |= {f"own.{key}": None if (v := getattr(options, key)) == getattr(defaults, key) else v for key in READING}
     if not dry_run:
@@ -107,12 +107,12 @@ def command(folder: Path, unlabeled: Path | None, test_share: float | None, dry_
 
 
 def _listed(values: Iterable[str]) -> list[str]:
-    """Values that stand with a comma between, in one option or in several."""
+    """The values of an option that may hold several, separated by commas, and may occur several times."""
     return [one for value in values for one in next(csv.reader([value], skipinitialspace=True), [])]
 
 
 def _added(params: Path, folder: Path) -> tuple[str | None, list[str]]:
-    """The labels given so far (own.added) if they are of this folder's images, and a note where they are of others."""
+    """The labels imported so far (own.added) if they belong to this folder's images; else None and a note."""
     values = read_yaml(params) if params.exists() else {}
     own, root = values.get("own") or {}, values.get("data_root")
     if not isinstance(own, dict):
@@ -125,7 +125,7 @@ def _added(params: Path, folder: Path) -> tuple[str | None, list[str]]:
 
 
 def _images_of(root: Path) -> set[Path]:
-    """The folders that the images may lie below, of a folder or the file of labels in it."""
+    """The folders that may hold the images, given a folder or the file of labels in it."""
     from dicap.data.sources.files import base_of
 
     root = root.resolve()
@@ -133,13 +133,13 @@ def _images_of(root: Path) -> set[Path]:
 
 
 def _next(overview: "Survey", dry_run: bool, params: Path) -> list[str]:
-    """What to type next: the run only where it can succeed."""
+    """What to type next; the run only if it can succeed."""
     try:
         allowed = load(params).convert.max_rejected
-    except SettingsError:  # of another mistake; `check` names it
+    except SettingsError:  # `check` reports the error
         allowed = MAX_REJECTED
     if len(overview.unreadable) + len(overview.missing) > allowed * sum(overview.counts.values()):
-        return ["repair or remove the files that are named above, or see why they cannot be read, then look again"]
+        return ["repair or remove the files named above, then look again"]
     if len(overview.everywhere) == len(overview.classes):
         return [f"add photographs without {overview.classes[0][0]}, labelled `-`, then look again"]
     return ["the same without --dry-run"] if dry_run else ["dvc repro", "git commit --all    # a sweep runs what is committed"]

@@ -1,9 +1,10 @@
-"""`dicap-stage new`: your own project, outside the repository of this program."""
+"""`dicap-stage new`: make a project outside the repository of this program."""
 
 import shlex
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -14,7 +15,7 @@ from stages.commands.check import REQUIREMENTS
 from stages.support.git import git
 from stages.support.terminal import finish
 
-# The settings have another name in the template, as the pipeline has: DVC would run any dvc.yaml that it finds in the repository.
+# Settings and pipeline have other names in the template, since DVC would run any dvc.yaml that it finds in the repository.
 FILES = {
     "settings.yaml": "params.yaml",
     "gitignore": ".gitignore",
@@ -27,7 +28,7 @@ FILES = {
     "experiments/photographs.yaml": "experiments/photographs.yaml",
 }
 
-AUTHOR = ("-c", "user.name=dicap", "-c", "user.email=dicap@localhost")  # of the first commit where Git knows nobody
+AUTHOR = ("-c", "user.name=dicap", "-c", "user.email=dicap@localhost")  # of the first commit if Git has no user name
 
 
 @click.command("new", context_settings={"ignore_unknown_options": True})
@@ -46,7 +47,7 @@ def command(context: click.Context, project: Path, source: Path | None, options:
     if project.exists() and (not project.is_dir() or any(project.iterdir())):
         raise DataError(f"{project}: exists and is not empty; name another folder")
     _refuse_place(project, source)
-    made = next((path for path in [*reversed(project.parents), project] if not path.exists()), None)
+    topmost = next((path for path in [*reversed(project.parents), project] if not path.exists()), None)  # removed on failure
     try:
         _fill(project)
         if source is not None:
@@ -57,11 +58,11 @@ def command(context: click.Context, project: Path, source: Path | None, options:
                 init_data.invoke(own)
         _commit(project)
     except BaseException:
-        for path in [made] if made else list(project.iterdir()):
+        for path in [topmost] if topmost else list(project.iterdir()):
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
-            elif path.exists():
-                path.unlink()
+            else:
+                path.unlink(missing_ok=True)
         raise
     if source is None:
         place = f"cd {shlex.quote(str(project))}"
@@ -90,7 +91,7 @@ def _fill(project: Path) -> None:
 
 
 def _write_pipeline(path: Path) -> None:
-    """The pipeline, in which the version of the installed program stands for its code."""
+    """Write the pipeline; its stages depend on the version of the installed program instead of its code."""
     from ruamel.yaml import YAML
 
     from dicap.provenance import PACKAGES
@@ -106,24 +107,23 @@ def _write_pipeline(path: Path) -> None:
 
 
 def _refuse_place(project: Path, source: Path | None) -> None:
-    """Raise DataError where DVC could not work: in another repository, and around its own results."""
+    """Raise DataError for a place in another Git repository or among the photographs, where DVC could not work."""
     place = project.absolute()
     above = next(folder for folder in place.parents if folder.is_dir())
     if source is not None and source.is_dir() and source.resolve() in (place.resolve(), *place.resolve().parents):
         raise DataError(f"{project}: lies in {source}, whose photographs would hold the results; make it beside that folder")
     try:
         top = git("rev-parse", "--show-toplevel", folder=above).strip()
-    except DataError:
+    except DataError:  # in no repository
         return
-    raise DataError(f"{project}: lies in the Git repository {top}, and a project is one of its own; make it elsewhere")
+    raise DataError(f"{project}: lies in the Git repository {top}, and a project needs its own repository; make it elsewhere")
 
 
 def _commit(project: Path) -> None:
-    """Commit what the project has: experiments are those of a commit."""
-    try:
+    """Commit all files of the project: an experiment starts from a commit."""
+    author = AUTHOR
+    with suppress(DataError):  # Git has no user name
         git("var", "GIT_COMMITTER_IDENT", folder=project)
         author = ()
-    except DataError:
-        author = AUTHOR
     git("add", "--all", folder=project)
     git(*author, "commit", "--quiet", "--message", "A project of dicap", folder=project)

@@ -1,4 +1,4 @@
-"""The photographs of the data set as they were taken: the converted set holds them small and square."""
+"""The original photographs of the data set; the converted set holds them small and square."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 
 def unlabelled(settings: Settings, store: Store) -> np.ndarray:
-    """Rows of the images of role `unlabeled` to which no label was given since the set was converted."""
+    """Rows of the images with role `unlabeled` that have no imported label."""
     import numpy as np
 
     from dicap.files.artifacts import read_roles
     from dicap.photos.readers.read import added_before
 
-    open_ = read_roles(ARTIFACTS / "split" / "split.parquet", store.ids) == "unlabeled"
+    is_unlabeled = read_roles(ARTIFACTS / "split" / "split.parquet", store.ids) == "unlabeled"
     given = added_before(settings.own.added)
-    return np.flatnonzero(open_ & np.array([image not in given for image in store.ids]))
+    return np.flatnonzero(is_unlabeled & np.array([image not in given for image in store.ids]))
 
 
 def originals(settings: Settings, store: Store, rows: Sequence[int]) -> tuple[list[str], Iterator[Image]]:
-    """Marks of the files of some rows, and their photographs; if one is gone, the small image of the converted set."""
+    """Marks of the files of some rows, and their photographs; for a missing file, the small image of the converted set."""
     from dicap.machine.progress import progress
     from dicap.photos.readers.read import photo_mark
 
@@ -42,7 +42,7 @@ def originals(settings: Settings, store: Store, rows: Sequence[int]) -> tuple[li
 
 
 def reader(settings: Settings, store: Store) -> tuple[Callable[[str], Image], dict[str, Path]]:
-    """What gives the photograph of a name, as `originals`; and the files of those that are files."""
+    """A function from the name of an image to its photograph, as in `originals`; and the files of the images that have one."""
     import PIL.Image
 
     from dicap.data.sources.base import Rejected
@@ -50,7 +50,7 @@ def reader(settings: Settings, store: Store) -> tuple[Callable[[str], Image], di
 
     images, place, rows = None, {}, {name: row for row, name in enumerate(store.ids)}
     if settings.dataset not in BUNDLED:
-        with suppress(DataError):  # the raw set was moved; what was converted is still here
+        with suppress(DataError):  # the raw set was moved; the converted set remains
             raw = raw_set(settings)
             images, place = raw.images, {item.id: i for i, item in enumerate(raw.items)}
 
@@ -65,7 +65,7 @@ def reader(settings: Settings, store: Store) -> tuple[Callable[[str], Image], di
 
 
 def gallery(settings: Settings, store: Store, model: Path, evaluated: Path, out: Path) -> Path:
-    """Write the gallery of the test images from the predictions in a folder that `evaluate` wrote; its page."""
+    """Write the gallery of the test images from the predictions in a folder that `evaluate` wrote; return its page."""
     from dicap.evaluation.answers import Answers
     from dicap.photos.pages.gallery import write_gallery
     from dicap.photos.predict import open_model
@@ -76,7 +76,7 @@ def gallery(settings: Settings, store: Store, model: Path, evaluated: Path, out:
 
 
 def write_list(path: Path, rows: Iterable[Sequence[str]]) -> None:
-    """Write a table to fill in or to look at as CSV, the heads first. Raises DataError where something else lies there."""
+    """Write a table as CSV, the heads first. Raises DataError if another program's file exists there."""
     from dicap.files.written import replacing_own
 
     with replacing_own(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:

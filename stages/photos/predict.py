@@ -29,8 +29,8 @@ def command(model: Path, images: tuple[str, ...], out: Path, per_image: bool, de
     from dicap.photos.predict import open_model, predict_to_file
 
     saved = open_model(model, device)[0]
-    meant = images[0] if len(images) == 1 else images
-    outcome = predict_to_file(saved, meant, out, device=device, per_image=per_image, known=known_features())
+    named = images[0] if len(images) == 1 else images
+    outcome = predict_to_file(saved, named, out, device=device, per_image=per_image, known=known_features())
     facts = {"images": outcome.images, "classes": len(saved.classes), "predictions": str(out), "decisions": saved.evidence.note}
     if outcome.unreadable:
         facts["unreadable"] = len(outcome.unreadable)
@@ -41,7 +41,7 @@ def command(model: Path, images: tuple[str, ...], out: Path, per_image: bool, de
         from dicap.photos.folder import photographs
         from dicap.photos.pages.gallery import write_gallery
 
-        files = {one.name: one.source for one in photographs(meant) if isinstance(one.source, Path)}
+        files = {one.name: one.source for one in photographs(named) if isinstance(one.source, Path)}
         page = write_gallery(out, saved.classes, Answers.of(saved.evidence), gallery, files)
         facts["gallery"], following = str(page), [opening(page)]
     for line in of_chance(saved.evidence.measured):

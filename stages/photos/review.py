@@ -47,7 +47,7 @@ def command(count: int, again: bool, out: Path, device: str, params: Path) -> No
     settings = load(params)
     store = Store.open(data_folder(settings))
     roles = read_roles(ARTIFACTS / "split" / "split.parquet", store.ids)
-    rows = np.flatnonzero(labelled_mask(store.folder) & (roles != "test"))  # those that `ratio` hides too: nothing trains here
+    rows = np.flatnonzero(labelled_mask(store.folder) & (roles != "test"))  # also labels that `ratio` hides from training
     ids = [str(store.ids[row]) for row in rows]
     if len(rows) < 2:
         raise DataError(f"{store.folder}: fewer than two labelled images to compare; label some first (dicap-stage suggest)")
@@ -64,7 +64,7 @@ def command(count: int, again: bool, out: Path, device: str, params: Path) -> No
     for doubt in ranked:
         on, off, unknown = (np.flatnonzero(labels[doubt.row] == value).tolist() for value in (1, 0, -1))
         questions.append(Question(ids[doubt.row], chance[doubt.row], on, doubt.odd, unknown))
-        given, absent, odd = (";".join(names[c] for c in some) for some in (on, off, doubt.odd))
+        given, absent, odd = (";".join(names[c] for c in classes) for classes in (on, off, doubt.odd))
         if not unknown:
             given, absent = given or "-", "*"
         table.append([ids[doubt.row], given, *[absent or "-"] * in_part, f"{doubt.surprise:.3f}", odd])
@@ -81,7 +81,7 @@ def command(count: int, again: bool, out: Path, device: str, params: Path) -> No
 def out_of_fold_scores(
     settings: Settings, store: Store, rows: np.ndarray, labels: np.ndarray, roles: np.ndarray, device: str
 ) -> np.ndarray:
-    """Scores (n, C) of labelled rows, by heads on the features of the backbone as it was before training."""
+    """Scores (n, C) of labelled rows, by heads on the features of the backbone before training."""
     import numpy as np
 
     from dicap.frozen.features.recipe import pretrained_network
@@ -93,7 +93,7 @@ def out_of_fold_scores(
     from dicap.photos.review import among_neighbours, out_of_fold
 
     if settings.needs_features:
-        seen = np.flatnonzero(roles != "test")  # the unlabelled ones tell what is alike
+        seen = np.flatnonzero(roles != "test")  # unlabelled images count as neighbours, too
         features = open_features(ARTIFACTS / "features", settings, store).mean(seen)
     else:
         seen, photos = rows, progress(stored(store, rows), desc="review", total=len(rows), unit="image")

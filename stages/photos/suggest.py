@@ -12,7 +12,7 @@ from stages.photos.photographs import originals, unlabelled, write_list
 from stages.support.common import ARTIFACTS, data_folder, device_option, known_features, load, out_option, params_option
 from stages.support.terminal import finish, opening, say
 
-BY = ("spread", "random")  # benchmarks/suggest.py compares them, and others that lost
+BY = ("spread", "random")  # benchmarks/suggest.py compares these and other ways
 LIST, PAGE = "labels.csv", "index.html"
 
 
@@ -40,7 +40,7 @@ def command(
     check_own(out / LIST, out / PAGE)
     if folder is not None:
         names = list(dict.fromkeys(name for part in (classes or "").split(";") if (name := normalize("NFC", part.strip()))))
-        if reserved := {"-", "*"}.intersection(names):  # they say something else in a list of labels
+        if reserved := {"-", "*"}.intersection(names):  # `-` and `*` have other meanings in a list of labels
             raise SettingsError(f"--classes: {min(reserved)!r} cannot be the name of a class; expected names, as 'dog;cat'")
         _first(folder, count, by, names, out, device, params)
         return
@@ -55,19 +55,17 @@ def command(
     saved, _ = open_model(model or ARTIFACTS / "finetune", device)
     if saved.settings.image_size != store.image_size or saved.classes != store.classes:
         raise DataError(f"{model or ARTIFACTS / 'finetune'}: trained on another data set than {store.folder}; run `dvc repro`")
-    labelled, open_ = labelled_mask(store.folder), unlabelled(settings, store)
-    rows = open_[~labelled[open_]]  # labels that a ratio below 1 hides need not be given again
+    labelled, candidates = labelled_mask(store.folder), unlabelled(settings, store)
+    rows = candidates[~labelled[candidates]]  # labels that a ratio below 1 hides need not be given again
     if not len(rows):
-        hidden = f" (ratio {settings.ratio:g} hides the labels of {len(open_)}: set it to 1 to train on all)"
-        raise DataError(
-            f"{store.folder}: every image is labelled already{hidden if len(open_) else ''}; name a folder of images without "
-            f"labels to choose from: dicap-stage init-data {settings.data_root} --unlabeled FOLDER"
-        )
+        hidden = f" (ratio {settings.ratio:g} hides the labels of {len(candidates)}: set it to 1 to train on all)"
+        way = f"name a folder of images without labels: dicap-stage init-data {settings.data_root} --unlabeled FOLDER"
+        raise DataError(f"{store.folder}: every image is labelled already{hidden if len(candidates) else ''}; {way}")
     chosen, chance = suggest(saved, store, rows, count, device, by, labelled.nonzero()[0], known_features())
     likely = [(one >= 0.5).nonzero()[0].tolist() for one in chance]
     marks, pictures = originals(settings, store, chosen.tolist())
-    each = zip(store.ids[chosen], chance, likely, marks, strict=True)
-    questions = [Question(str(name), one, on, photo=mark) for name, one, on, mark in each]
+    entries = zip(store.ids[chosen], chance, likely, marks, strict=True)
+    questions = [Question(str(name), one, on, photo=mark) for name, one, on, mark in entries]
     listed = [(question.id, "", ";".join(saved.classes[c] for c in question.on), question.photo) for question in questions]
     write_list(out / LIST, [("image", "labels", "model_says", "photo"), *listed])
     measured = saved.evidence.measured is not None
@@ -76,7 +74,7 @@ def command(
 
 
 def _first(folder: Path, count: int, by: str, classes: list[str], out: Path, device: str, params: Path) -> None:
-    """The same for a folder in which nothing is labelled, by the backbone that a project of it would begin with."""
+    """Choose images in a folder where nothing is labelled, by the backbone that a project of this folder would start from."""
     import numpy as np
 
     from dicap.data.sources.base import read_rgb
@@ -87,12 +85,10 @@ def _first(folder: Path, count: int, by: str, classes: list[str], out: Path, dev
     from dicap.photos.suggest import first
 
     if out.resolve() == folder.resolve():
-        raise SettingsError(f"--out: {out} is the folder of the photographs, whose own {LIST} will lie there; name another one")
-    if (folder / LIST).exists():  # which the list of this batch would replace
-        raise DataError(
-            f"{folder / LIST}: labels are there already; dicap-stage init-data {shlex.quote(str(folder))} reads them, and after "
-            "`dvc repro` dicap-stage suggest, without a folder, chooses the next"
-        )
+        raise SettingsError(f"--out: {out} is the folder of the photographs and may hold their own {LIST}; name another folder")
+    if (folder / LIST).exists():  # the list of this batch would replace it
+        text = f"labels exist already; dicap-stage init-data {shlex.quote(str(folder))} reads them, and after `dvc repro`"
+        raise DataError(f"{folder / LIST}: {text} dicap-stage suggest, without a folder, chooses the next images")
     own = read_yaml(params) if params.exists() else {}
     values = read_yaml(TEMPLATE / "settings.yaml") | {"dataset": "table", "data_root": str(folder), "protocol": "recommended"}
     network = ("backbone", "backbone_weights", "weights_file", "image_size", "network")
@@ -111,7 +107,7 @@ def _first(folder: Path, count: int, by: str, classes: list[str], out: Path, dev
 
 def _finish(out: Path, asked: int, chosen: int, of: int, following: list[str]) -> None:
     if chosen < asked:
-        left = "near copies once, unreadable files not"
-        say(f"--count: {asked} are asked for, and there are {of} without labels: {chosen} are listed, {left}")
+        reason = "without near copies and unreadable files"
+        say(f"--count: {asked} images are wanted, and {of} have no labels: {chosen} are listed, {reason}")
     facts = {"images": chosen, "of": of, "page": str(out / PAGE), "list": str(out / LIST)}
     finish("suggest", facts, [opening(out / PAGE), *following])

@@ -237,7 +237,7 @@ TABLES = [
     Awkward(
         "two tables",
         with_files(table(PLAIN, "a.csv"), {"b.csv": PLAIN.encode()}),
-        refused="could be those of a.csv (table) or of b.csv",
+        refused="could be in a.csv (table) or in b.csv",
     ),
     Awkward(
         "a table for each split in its folder",
@@ -313,7 +313,7 @@ ANNOTATIONS = [
     Awkward(
         "COCO with a name that is none of a file",
         lambda root: coco(root, images=[{"id": 0, "file_name": "a\0.png"}], annotations=[]),
-        refused="'a\\x00.png' is no name of a file",
+        refused="'a\\x00.png' cannot be the name of a file",
     ),
     Awkward(
         "Label Studio, with an answer that was replaced and one that was skipped",
@@ -396,23 +396,23 @@ TWICE = [{"id": 0, "file_name": name} for name in ("a.png", "b.png")]
 BROKEN = {  # what is there, and the words of the one line
     "column cat occurs twice": table("image,cat,cat\na.png,1,0\n"),
     "column cat is '2'": table(ONE_HOT.replace("c.png,1", "c.png,2")),
-    "`-` says none of the classes and": table(PLAIN.replace("cat;dog", "cat;-")),
-    "or a name within marks? Write names alone": table(PLAIN.replace("cat;dog", "['cat' 'dog']")),
+    "`-` means none of the classes, so": table(PLAIN.replace("cat;dog", "cat;-")),
+    "or a name in quotes or brackets? Write names alone": table(PLAIN.replace("cat;dog", "['cat' 'dog']")),
     "remove lines above the heads": table("sep=;\n" + PLAIN),
-    "line 3: the heads a second time": table(PLAIN.replace("b.png,dog", "image,labels")),
-    "group: 'NA' would be one group of all such rows": table(ONE_HOT.replace("owl", "group").replace(",0\n", ",NA\n")),
+    "line 3: repeats the heads": table(PLAIN.replace("b.png,dog", "image,labels")),
+    "group: 'NA' would make one group of all rows that have it": table(ONE_HOT.replace("owl", "group").replace(",0\n", ",NA\n")),
     "an object or a tag has no name": with_files(voc(a="a.png"), {"b.xml": b"<annotation><object><name/></object></annotation>"}),
     "not readable": table(b"PAR1 no", "labels.parquet"),
-    "that of the images, and not path?": table("image,path,labels\na.png,b.png,cat\nb.png,a.png,dog\n"),
+    "hold the images, and not path?": table("image,path,labels\na.png,b.png,cat\nb.png,a.png,dog\n"),
     "column usage": table(SPLIT.replace("split", "usage")),
     "refers to 99": lambda root: coco(root, annotations=[{"image_id": 0, "category_id": 99}]),
     "images: 2 have the id 0": lambda root: coco(root, images=TWICE),
-    "all labelled images (4) are one photograph, its copies": lambda root: [
+    "all labelled images (4) are copies of one photograph": lambda root: [
         picture(root / "cd"[i % 2] / f"{i}.png") for i in range(4)
     ],
     "none of 0": lambda root: coco(root, images=[], annotations=[]),
     "has no image or no answers": label_studio({"a.png": [{"result": "cat"}]}),
     "an answer has a choice without a name": label_studio({"a.png": [choice("cat")], "b.png": [choice("")]}),
     "a document type": lambda root: (root / "a.xml").write_text("<!DOCTYPE a []><a/>"),
-    "found a.xml, and no photographs": lambda root: (root / "a.xml").write_text("<html/>"),
+    "found a.xml, but no photographs": lambda root: (root / "a.xml").write_text("<html/>"),
 }

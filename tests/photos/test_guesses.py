@@ -147,7 +147,7 @@ def test_other_classes_than_init_data_saw_are_a_question(tmp_path, form):
 def test_a_name_that_only_photographs_have_that_are_missing_is_no_class(tmp_path):
     listed(tmp_path, [["image", "labels"], *LISTED, ["Total", "200"]])
     raw = looked_at(tmp_path, Own(test_share=0.3))
-    assert raw.classes == CATDOG and any("only missing images have, which are no classes: 200" in note for note in raw.notes)
+    assert raw.classes == CATDOG and any("only missing images have, so they are no classes: 200" in note for note in raw.notes)
 
 
 @pytest.mark.parametrize("word", ["none", "?", "NA", "0", "sin"])
@@ -226,7 +226,7 @@ def test_a_word_that_a_class_is_not_there_or_in_doubt_is_asked_about(tmp_path, w
         listed(root, [["image", "cat", "dog", word], *([*row, i % 2] for i, row in enumerate(ONE_HOT))])
     else:
         put(root, form, {name: {word, "cat"} if i % 2 else {"dog"} for i, name in enumerate(NAMES)})
-    with pytest.raises(DataError, match=r"not there, or is doubtful|cannot be seen|no role is known"):
+    with pytest.raises(DataError, match=r"not there, or is doubtful|invisible letters|no role is known"):
         looked_at(root, Own(test_share=0.3, words="class"))
     assert {*asked(root)[0].classes} - {"cat"} == {"dog", *[word] * (form != "heads")}
 
@@ -240,7 +240,7 @@ def test_a_second_file_whose_name_says_more_than_a_split_is_asked_about(tmp_path
     else:
         listed(tmp_path, [["image", "labels"], *LISTED[:6]], "train.csv")
         listed(tmp_path, [["image", "labels"], *LISTED[6:]], more)
-    with pytest.raises(DataError, match=rf"or of {more}; to read several, pass --files .* init-data .*--ignore {more}"):
+    with pytest.raises(DataError, match=rf"or in {more}; to read several, pass --files .* init-data .*--ignore {more}"):
         looked_at(tmp_path, Own(test_share=0.3))
     first = "labels.json" if ending == "json" else "train.csv"
     assert asked(tmp_path)[0].classes and looked_at(tmp_path, Own(test_share=0.3, files=[first, more])).classes
@@ -306,10 +306,10 @@ def test_a_folder_beside_those_of_splits_takes_no_split_away(tmp_path, beside):
 @pytest.mark.parametrize(
     ("cells", "match"),
     [
-        (["cat:0.9", "dog:0.2;cat:0.5"], "one and its score or count"),
-        *(([one, "owl"], "one and its score or count") for one in ("cat (0.9)", "cat 9%", "cat (2);dog (1)", "2x cat", "a/0.91")),
-        *(([bits, "0 1 1"], "0 and 1 of several|several|found") for bits in ("1 0 1", "101", "[1, 0]", "1,0", "[1.0, 0.0]")),
-        *(([one, "dog"], "a name within marks|found .*, expected names") for one in ("[cat]", "{cat}", "'cat", "[cat;dog]")),
+        (["cat:0.9", "dog:0.2;cat:0.5"], "its score or count"),
+        *(([one, "owl"], "its score or count") for one in ("cat (0.9)", "cat 9%", "cat (2);dog (1)", "2x cat", "a/0.91")),
+        *(([bits, "0 1 1"], "lists of 0 and 1|several|found") for bits in ("1 0 1", "101", "[1, 0]", "1,0", "[1.0, 0.0]")),
+        *(([one, "dog"], "quotes or brackets|found .*, expected names") for one in ("[cat]", "{cat}", "'cat", "[cat;dog]")),
         *((some.split("|"), "another mark") for some in ("cat, dog|dog / cat|cat|dog", "cat and dog|dog, cat|cat|dog")),
         (["fox, bear", "cat;dog"], r"--separator ,"),
         (["fox、bear", "cat;dog"], r"--separator '、'"),

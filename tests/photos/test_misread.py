@@ -63,8 +63,8 @@ def test_an_encoding_that_is_not_read_is_one_line(tmp_path, encoding):
 @pytest.mark.parametrize(
     ("lists", "refused"),
     [
-        ({"train.txt": "my 0.png\nmy 1.png\n", "test.txt": "my 2.png\n"}, "'my 0.png' is no annotation, nor is another line"),
-        ({"train.txt": "my 0 -1\nmy 1  1\n", "test.txt": "my 2  1\n"}, "'my 0 -1' is no annotation"),
+        ({"train.txt": "my 0.png\nmy 1.png\n", "test.txt": "my 2.png\n"}, "'my 0.png' names no annotation"),
+        ({"train.txt": "my 0 -1\nmy 1  1\n", "test.txt": "my 2  1\n"}, "'my 0 -1' names no annotation"),
         ({"train.txt": "my 0\nmy 1\nmy 2\n", "test.txt": "my 2\nmy 3\n"}, "'my 2' is in the list of test too; give it one split"),
         ({"trainval.txt": "my 0\nmy 2\n", "test.txt": "my 2\n"}, "'my 2' is in the list of test too"),
         ({"trn.txt": "my 0\nmy 1\n", "tst.txt": "my 2\nmy 3\n"}, "trn.txt: names no split"),

@@ -55,14 +55,14 @@ def test_an_import_counts_until_the_table_is_corrected(labelled):
     added = imported(labelled, {"00.png": ["dog"], "01.png": ["dog"], "09.png": ["cat"]})
     found, raw = read_now(labelled, added=added)
     assert found["00.png"] == {"dog"} and found["09.png"] == {"cat"} and not any("changed after" in note for note in raw.notes)
-    assert any("says otherwise, and does not count: 1 (the first: 00.png)" in note for note in raw.notes)
+    assert any("so the imported labels count: 1 (the first: 00.png)" in note for note in raw.notes)
     corrected(
         labelled, {name: "dog" if i % 2 else "cat" for i, name in enumerate(NAMES[:8])} | {"01.png": "cat", "09.png": "cat;dog"}
     )
     found, raw = read_now(labelled, added=added)
     assert found["00.png"] == {"dog"}, "of which the table says what it said then"
     assert found["01.png"] == {"cat"} and found["09.png"] == {"cat", "dog"}
-    assert any("changed after the import, and count: 2 (the first: 01.png)" in note for note in raw.notes)
+    assert any("so their own labels count: 2 (the first: 01.png)" in note for note in raw.notes)
 
 
 def test_a_new_class_stays_unknown_when_the_table_names_it_once(labelled):

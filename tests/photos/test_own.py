@@ -208,7 +208,7 @@ def test_init_data_counts_and_names_what_may_go_wrong(tmp_path):
     assert ("class 00", 1, 1) in found.classes and ("dog", 1, 0) in found.classes and len(found.classes) == 13
     said = "\n".join(found.problems)
     assert "classes with fewer than 10 labelled training images (13): " in said and said.count(" and 5 more") == 1
-    assert "classes without a test image, of whose score nothing can be said (12): " in said and said.count(" and 4 more") == 1
+    assert "classes without a test image, which get no score (12): " in said and said.count(" and 4 more") == 1
     assert found.ratio[0] == 0.5 and "no image is unlabelled" in found.ratio[1]
     assert "only 3 labelled training images" in said
     assert "classes that look alike or differ in capitals only: 'Cat' and 'cat'" in said

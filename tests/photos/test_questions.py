@@ -117,7 +117,7 @@ def test_where_a_row_is_said_to_be_a_whole_image_no_column_makes_it_a_label(tmp_
     if not several:
         assert all(item.absent is None for item in asked(tmp_path, rows="image")[0].items)
     for said in [{"value": "present"}, *[{}] * several]:
-        with pytest.raises(DataError, match=r"by --value present a row is one label|with other labels; keep one"):
+        with pytest.raises(DataError, match=r"with --value present each row is one label|with other labels; keep one"):
             asked(tmp_path, rows="image", **said)
 
 

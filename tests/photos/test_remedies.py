@@ -172,7 +172,7 @@ REFUSED = {  # what is there, and the words of the one line
     "photographs beside a folder of train": (in_folders, "which split is it of. Write a column split"),
     "a file by another word": (
         two("holdout.csv", ["image", "labels"]),
-        "holdout.csv: names no split, as other files do; rename it",
+        "holdout.csv: names no split, unlike other files; rename it",
     ),
     "other heads for another split": (
         two("test.csv", ["filename", "tags"]),
@@ -293,7 +293,7 @@ def test_an_empty_cell_means_the_same_under_a_split_by_folders_and_by_a_column(t
     rows = [[*row, part][: 2 + (split == "column")] for *row, part in zip(names, pets, parts, strict=True)]
     write(tmp_path, [["image", "labels", "split"][: len(rows[0])], *rows])
     if split == "folders":
-        with pytest.raises(Question, match=r"nothing is said of 2 images in folders of splits .*--empty none") as question:
+        with pytest.raises(Question, match=r"2 images in folders of splits have no label .*--empty none") as question:
             looked_at(tmp_path, Own())
         assert question.value.options == {"empty": "unlabeled"}
     found = labels_of(looked_at(tmp_path, Own(empty=empty)))
@@ -334,7 +334,7 @@ def test_of_nested_folders_those_of_patients_and_dates_are_not_proposed_as_label
     pictures(
         tmp_path, [one.format(pet=pet, i=2 * i + k) for k, pet in enumerate(CATDOG) for i in range(4) for one in path.split(",")]
     )
-    with pytest.raises(Question, match=r"which folder is the label.*Name those of splits train, val or test") as question:
+    with pytest.raises(Question, match=r"which folder is the label.*Name the folders of splits train, val or test") as question:
         looked_at(tmp_path, Own(test_share=0.3, format="folders"))
     assert question.value.options == {"label_folder": level}
     assert looked_at(tmp_path, Own(test_share=0.3, format="folders", label_folder=level)).classes == sorted(classes)

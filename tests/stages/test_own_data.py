@@ -42,7 +42,7 @@ def test_from_no_label_at_all(bare_project, tmp_path):
     (photos / "labels.csv").write_text("".join(["image,labels\n", *lines]))
     answer = json.loads(bare_project.done("--json", "init-data", photos))
     assert answer["images"] == "10 train, 2 test, 17 unlabeled"
-    assert "labels are there already" in bare_project.refused("suggest", photos, "--out", "all")[1]
+    assert "labels exist already" in bare_project.refused("suggest", photos, "--out", "all")[1]
     (photos / "labels.csv").unlink()
     assert "cannot be the name of a class" in bare_project.refused("suggest", photos, "--classes", "red;-", "--out", "all")[1]
     out = bare_project.done("suggest", photos, "--count", "40", "--by", "random", "--out", "all")

@@ -82,7 +82,7 @@ def test_in_a_project_the_version_stands_for_the_code(environment, tmp_path):
 
 BAD = {
     "a folder that exists": ("full", None, "full: exists and is not empty; name another folder"),
-    "no photographs": ("fresh", "empty", "no photographs that are known here"),
+    "no photographs": ("fresh", "empty", "no photographs in a known form"),
     "no such folder": ("fresh/er", "absent", "no such folder"),
     "no such folder, for a project in an empty one": ("hollow", "absent", "no such folder"),
     "a project below a file": ("full/thesis.tex/x", None, "name another folder"),

@@ -1,4 +1,4 @@
-"""Pages on photographs: what was predicted, what to label."""
+"""Pages that show photographs: the gallery of predictions and the page for labelling."""
 
 import io
 from pathlib import Path

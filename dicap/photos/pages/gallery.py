@@ -1,12 +1,12 @@
-"""Predictions to look at: a page of thumbnails by class and measured chance, for tens of thousands of photographs."""
+"""The gallery: a page of thumbnails by class and measured chance, for tens of thousands of photographs."""
 
 import base64
 import os
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import numpy as np
@@ -27,8 +27,8 @@ from dicap.pages.html import data_block, render
 from dicap.photos.pages import CHANCE, TEMPLATES, jpeg
 
 THUMBNAIL = 256  # pixels of the longer side
-LEVELS = (1 << 14) - 1  # of a score in the page, even steps of its logit; the two bits above hold the decision
-TOP = log_odds(np.ones(1))[0]  # of all logits
+LEVELS = (1 << 14) - 1  # the highest level of a score: even steps of its logit in 14 bits, above them two bits for the decision
+TOP = log_odds(np.ones(1))[0]  # the largest logit
 CODES = {"no": 0, "yes": 1, "unsure": 2}
 
 
@@ -42,14 +42,14 @@ def write_gallery(
 ) -> Path:
     """Write `out`/index.html and `out`/thumbs/ for a file of predictions; return the page's path.
 
-    The page shows thumbnails and links to the photographs where they lie, so that it stays small.
+    The page holds thumbnails and links to the photographs, so it stays small.
 
     Args:
         predictions: as `predict_to_file` writes them (.parquet, .csv), or as `evaluate` does, whose truth the page shows too.
-        answers: of the model, for the measured chance that a class is present; its scores stand in where there is no curve.
-        out: absent, empty or as an earlier call left it (else DataError); replaced as a whole, or left as it was on a failure.
-        files: where the images of these names lie; another is its thumbnail alone.
-        read: gives the image of a name; None: its file is read.
+        answers: of the model, for the measured chance that a class is present; without a curve the scores are shown.
+        out: a missing or empty folder, or one that an earlier call wrote (else DataError); replaced as a whole or not at all.
+        files: files of images by name; an image without a file has a thumbnail only.
+        read: returns the image of a name; None: reads its file.
     """
     images, scores, decided, labels = read_predictions(predictions, len(classes))
     entries = levels_of(scores) | (decided.astype("<u2") << 14)  # (N, C)
@@ -65,10 +65,10 @@ def write_gallery(
                 quote(os.fsencode(os.path.relpath(files[name].absolute(), out.resolve()))) if name in files else None
                 for name in images
             ],
-            # of each image the classes that are there, and those of which nothing is known
+            # for each image the classes that are present, and the unknown classes
             "truth": labels is not None and [[np.flatnonzero(row == value).tolist() for value in (1, -1)] for row in labels],
         }
-        # of a class two bytes an image; the page decodes a column when it is asked for
+        # two bytes for each class and image; the page decodes the column of a class when it is shown
         columns = [data_block(base64.b64encode(column.tobytes()).decode(), f"column-{c}") for c, column in enumerate(entries.T)]
         page = render(
             "gallery.html",
@@ -88,7 +88,7 @@ def write_gallery(
 
 
 def levels_of(scores: np.ndarray) -> np.ndarray:
-    """Scores as whole numbers from 0 to LEVELS, of their shape, uint16: what has the same chance keeps its order by score."""
+    """Scores as whole numbers from 0 to LEVELS, uint16 in the scores' shape; images of equal chance keep their order by score."""
     return np.round((log_odds(scores) / TOP + 1) / 2 * LEVELS).astype("<u2")
 
 
@@ -99,10 +99,7 @@ def chances_of_levels(answers: Answers) -> list[float]:
 
 
 def read_predictions(path: Path, classes: int) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray | None]:
-    """Images (N), scores (N, C) float32, decisions (N, C) uint8 by CODES; labels (N, C) where `evaluate` wrote the file.
-
-    `predict` or it has just written it.
-    """
+    """Images (N), scores (N, C) float32, decisions (N, C) uint8 by CODES; labels (N, C), or None unless from `evaluate`."""
     if path.suffix.lower() == ".parquet" and "label" in pq.read_schema(path).names:
         table = read_parquet(path)
         scores, answer, labels = (matrix(table[name]) for name in ("score", "answer", "label"))
@@ -117,7 +114,7 @@ def read_predictions(path: Path, classes: int) -> tuple[list[str], np.ndarray, n
 
 
 def _thumbnails(names: Sequence[str], read: Callable[[str], Image.Image], folder: Path) -> None:
-    """Write the thumbnail of each image; one that can no longer be read has none."""
+    """Write the thumbnail of each image that can still be read."""
     folder.mkdir()
 
     def make(i: int) -> None:
@@ -125,6 +122,4 @@ def _thumbnails(names: Sequence[str], read: Callable[[str], Image.Image], folder
             (folder / f"{i}.jpg").write_bytes(jpeg(read(names[i]), THUMBNAIL, 78))
 
     with ThreadPoolExecutor(max(1, worker_count())) as pool:
-        made: Any = pool.map(make, range(len(names)))
-        for _ in progress(made, desc="thumbnails", total=len(names), unit="image"):
-            pass
+        deque(progress(pool.map(make, range(len(names))), desc="thumbnails", total=len(names), unit="image"), maxlen=0)

@@ -1,4 +1,4 @@
-"""The page on which photographs are labelled, or their labels reviewed: one file, nothing leaves it."""
+"""The page for labelling photographs or reviewing their labels: one file that sends nothing."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ from dicap.pages.html import address, data_block, render
 from dicap.photos.pages import CHANCE, TEMPLATES, jpeg
 
 LARGE, THUMBNAIL = 1024, 160  # pixels
-BUDGET = 100  # photographs of LARGE pixels; more are made smaller, so that the page stays about as large as these
+BUDGET = 100  # photographs of LARGE pixels; more photographs are made smaller, so that the page does not grow further
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class Question:
     Attributes:
         id: its name in the data set.
         chance: (C,) that each class is present.
-        on: classes that are on at first: the likely ones, or in a review those it is labelled with.
-        odd: in a review the classes whose label is surprising, the most surprising first.
-        unknown: in a review the classes of which nothing is known; what is not answered stays unknown.
+        on: classes that are switched on at first: the likely ones, or in a review the labels.
+        odd: in a review the classes with a surprising entry, the most surprising first.
+        unknown: in a review the unknown classes; they stay unknown without an answer.
         photo: mark of its file, which the downloaded labels carry (`dicap.photos.readers.read.photo_mark`).
     """
 
@@ -49,15 +49,15 @@ def write_labelling_page(
     measured: bool,
     folder: str | None = None,
 ) -> str:
-    """Write the page to the file `out`; return the name under which it downloads the labels first.
+    """Write the page to the file `out`; return the name of the first file of labels that the page downloads.
 
-    The browser keeps what a user decides under the batch's key (`batch_key`).
+    The browser stores the user's answers under the key of the batch (`batch_key`).
 
     Args:
-        pictures: one a question, of any size.
+        pictures: a picture for each question, of any size.
         review: the photographs are labelled already.
-        measured: the chances are measured ones, not the network's confidences.
-        folder: where photographs lie of which none is labelled yet; `classes` are then names to begin with, without chances.
+        measured: the chances are measured, not the network's confidences.
+        folder: folder of photographs that are all unlabelled; `classes` are then suggestions without chances.
     """
     assert questions
     side = int(np.clip(LARGE * np.sqrt(BUDGET / len(questions)), 256, LARGE))
@@ -94,7 +94,7 @@ def write_labelling_page(
 
 
 def batch_key(questions: Sequence[Question], classes: Sequence[str], pictures: Sequence[str] = (), *, review: bool) -> str:
-    """What the decisions of a batch are kept under: one browser may keep those of projects with equal names."""
-    said = [[sorted(question.on), sorted(question.unknown)] for question in questions] if review else None
-    content = [[question.id for question in questions], list(classes), list(pictures), said]
+    """The key of a batch's answers in the browser, which differs between projects even if their images have equal names."""
+    labels = [[sorted(question.on), sorted(question.unknown)] for question in questions] if review else None
+    content = [[question.id for question in questions], list(classes), list(pictures), labels]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:20]

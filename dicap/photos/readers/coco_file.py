@@ -1,4 +1,4 @@
-"""COCO JSON of any edition: one file or several, as labelling tools and platforms export it, or as COCO is downloaded."""
+"""COCO JSON in one file or several: exports of labelling tools and platforms, and downloads of COCO itself."""
 
 from collections import Counter
 from pathlib import Path
@@ -11,11 +11,11 @@ from dicap.photos.readers.question import Question, ask_of_keys
 from dicap.photos.readers.xml_files import names_of
 from dicap.settings import Own
 
-# Other annotations of the same images, in a download of COCO beside its `instances_*.json`.
+# Other annotations of the images, beside `instances_*.json` in a download of COCO.
 OTHERS = ("person_keypoints", "captions", "stuff", "panoptic")
 WITHOUT_LABELS = "image_info"
-IN_PART = {"neg_category_ids", "not_exhaustive_category_ids"}  # of an image in which not every category was looked for
-USUAL = {  # keys of images and annotations that say nothing of classes
+IN_PART = {"neg_category_ids", "not_exhaustive_category_ids"}  # keys of images that were searched for some categories only
+USUAL = {  # keys of images and annotations that say nothing about classes
     *("id", "file_name", "width", "height", "license", "coco_url", "flickr_url", "date_captured", "url", "path", "extra"),
     *("image_id", "category_id", "segmentation", "area", "bbox", "iscrowd", "keypoints", "num_keypoints", "attributes"),
 }
@@ -23,17 +23,17 @@ OF_BOXES = ("occluded", "rotation", "track_id", "keyframe")  # attributes that C
 
 
 def is_coco(path: Path) -> bool:
-    """Whether a file holds the words of images and categories: half a gigabyte is searched for them, not decoded twice."""
+    """Whether a file holds the keys images and categories. It is searched, not decoded, since it may have half a gigabyte."""
     data = b"" if path.name.startswith(OTHERS) else path.read_bytes()
     return data[:64].lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"{") and b'"images"' in data and b'"categories"' in data
 
 
 def read(root: Path, own: Own) -> Listing:
-    """An image with an annotation of a category has that label; one without any has none of them (but see `own.empty`).
+    """Read the files. The labels of an image are the categories of its annotations; without any it has none (see `own.empty`).
 
-    The split is read from the file's or its folder's name (train, val, test), or `own.split` is a key of its images, and
-    `own.group` one of groups. Categories are matched by name over the files. A file none of whose images are here is passed by,
-    where another one has some: few people download all of COCO.
+    The split comes from the name of the file or its folder (train, val, test), or from the images' key `own.split`; the group
+    from the key `own.group`. Categories of several files are matched by name. A file without any existing image is skipped if
+    another file has some: few people download all of COCO.
     """
     listing = Listing([], {"annotations": own.files})
     for path in (root / name for name in own.files or ()):
@@ -42,7 +42,7 @@ def read(root: Path, own: Own) -> Listing:
         if not rows or any(finder.find(row.image, *row.folders).is_file() for row in rows):
             listing.rows += rows
         else:
-            listing.notes.append(f"{path.name} was passed by: none of its {len(rows)} images is here")
+            listing.notes.append(f"{path.name} was skipped: none of its {len(rows)} images is here")
     if listing.notes and not listing.rows:
         raise DataError(f"{root}: {listing.notes[0]}; put the folder of images there, or a link to it")
     return listing
@@ -61,29 +61,29 @@ def _read_one(path: Path, root: Path, own: Own) -> list[Row]:
         annotations = content["annotations"] if annotated else []
         _check_keys(path, root, content["images"], annotations, own)
         for entry in annotations:
-            attributes = {key: str(said) for key, said in (entry.get("attributes") or {}).items() if key not in OF_BOXES}
+            attributes = {key: str(value) for key, value in (entry.get("attributes") or {}).items() if key not in OF_BOXES}
             labels[entry["image_id"]].update(names_of(name_of[entry["category_id"]], attributes, own.attributes, path))
         year = path.stem.split("_")[-1]  # instances_train2017.json means train2017/ or images/train2017/
         folders = (root / year, root / "images" / year, path.parent, root / "images", path.parent / "images")
         split, rows = split_in(path, root) or (None if annotated else "unlabeled"), []
         for image in content["images"]:
             names = frozenset(labels[image["id"]]) if annotated else None
-            said = split_of(str(image.get(own.split) or ""), f"{path}: {image['file_name']}") if own.split else split
+            named = split_of(str(image.get(own.split) or ""), f"{path}: {image['file_name']}") if own.split else split
             group = str(image[own.group]) if own.group and image.get(own.group) is not None else None
-            rows.append(Row(str(image["file_name"]), names, said, None, group, annotated and not names, str(path), folders))
+            rows.append(Row(str(image["file_name"]), names, named, None, group, annotated and not names, str(path), folders))
         return rows
     except (KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{path}: an entry refers to {error}, which the file does not have; export it again") from None
+        raise DataError(f"{path}: an entry refers to {error}, which the file lacks; export it again") from None
 
 
 def _check_keys(path: Path, root: Path, images: list[dict[str, Any]], annotations: list[dict[str, Any]], own: Own) -> None:
-    """Refuse a model's answers, and categories that were looked for in part; ask of keys without a role."""
-    keys = {key: 0 for image in images for key in image}
-    if some := sorted(IN_PART & {*keys}):
-        text = f"images say what was looked for in part ({some[0]}), so others are unknown"
+    """Raise DataError if images were searched for some categories only; Question for a model's answers or an unknown key."""
+    of_images = {key: 0 for image in images for key in image}
+    if partial := sorted(IN_PART & {*of_images}):
+        text = f"images were searched for some categories only ({partial[0]}), so others are unknown"
         raise DataError(f"{path}: {text}; write labels.csv with the columns image, labels, absent")
-    said = {key: 0 for entry in annotations for key in entry}
-    if "score" in said and not is_ignored("score", own.ignore):
-        text = "annotations have a score, so they are a model's answers; is the file left out, or corrected (--ignore score)?"
+    of_annotations = {key: 0 for entry in annotations for key in entry}
+    if "score" in of_annotations and not is_ignored("score", own.ignore):
+        text = "annotations have a score, as a model's answers do; leave the file out, or are they corrected (--ignore score)?"
         raise Question(f"{path}: {text}", ignore=[path.relative_to(root).as_posix()])
-    ask_of_keys(path, [key for key in [*keys, *said] if key not in USUAL], [*keys], own)
+    ask_of_keys(path, [key for key in [*of_images, *of_annotations] if key not in USUAL], [*of_images], own)

@@ -1,4 +1,4 @@
-"""Groups: photographs that belong on one side of every split and fold, or the score would be that of pictures already seen."""
+"""Groups: photographs that must stay on one side of every split and fold, or the test would score pictures already seen."""
 
 import os
 import re
@@ -12,17 +12,17 @@ from scipy.cluster.hierarchy import DisjointSet
 from dicap.data.sources.base import FileImages, RawSet
 from dicap.files.checksum import sha256
 
-# Roboflow's name of a copy: the same photograph, turned or coloured otherwise, has the same name before it.
+# The ending that Roboflow gives to a copy. Turned or recoloured copies of one photograph have the same name before the ending.
 COPY = re.compile(r"\.rf\.[0-9A-Za-z]{8,}$")
-FIRST = {"test": 0, "train": 1, "unlabeled": 2}  # of files of equal bytes, the one that is kept
+FIRST = {"test": 0, "train": 1, "unlabeled": 2}  # among files of equal bytes the lowest is kept
 
 
 def with_groups(raw: RawSet) -> RawSet:
-    """The groups of images, each by the id of one of them.
+    """Find the groups of images; the id of one image names the group.
 
-    Of one group are images of one value of `own.group`, Roboflow's copies of one photograph, files of a folder that differ in
-    their endings alone, and files of equal bytes. Of these last, those without labels beside a labelled one, and those that train
-    beside a test image, are left out.
+    A group holds images with one value of `own.group`, Roboflow's copies of one photograph, files of a folder that differ only in
+    their endings, and files of equal bytes. Among files of equal bytes, unlabelled ones beside a labelled one and training images
+    beside a test image are left out.
     """
     assert isinstance(raw.images, FileImages)
     marks = checksums(raw.images.paths)
@@ -33,7 +33,7 @@ def with_groups(raw: RawSet) -> RawSet:
     for i, (item, mark) in enumerate(zip(raw.items, marks, strict=True)):
         name = PurePosixPath(item.id)
         copy = COPY.sub("", name.stem) if COPY.search(name.stem) else None
-        group = item.group and item.group.casefold().removesuffix(".0")  # of a column with gaps a number is read as 1.0
+        group = item.group and item.group.casefold().removesuffix(".0")  # 1 is read as 1.0 if the column has gaps
         for kind, key in (("bytes", mark), ("group", group), ("copy", copy), ("name", str(name.with_suffix("")))):
             if key is not None:
                 linked.merge(i, first.setdefault((kind, key), i))
@@ -47,33 +47,33 @@ def with_groups(raw: RawSet) -> RawSet:
     same = [sorted(rows, key=lambda i: FIRST[items[i].split]) for rows in equal.values() if len(rows) > 1]
     dropped = {i for rows in same for i in rows if FIRST[items[i].split] > FIRST[items[rows[0]].split]}
     if endings:
-        text = "images that differ from others in the ending of their name alone, kept on one side of every split"
+        text = "images whose names differ only in the ending, kept on one side of every split"
         notes.append(f"{text}: {len(endings)} (the first: {endings[0]})")
     if same:
         text = f"copies of the same bytes under other names: {sum(map(len, same)) - len(same)}"
         left_out = f"; {len(dropped)} left out beside a labelled or a test image" if dropped else ""
         pair = " = ".join(items[i].id for i in same[0][:2])
         notes.append(f"{text} (the first: {pair}), kept on one side of every split{left_out}")
-    said = [{(items[i].labels, items[i].absent): items[i].id for i in rows if items[i].labels is not None} for rows in same]
-    if differ := [" and ".join([*ids.values()][:2]) for ids in said if len(ids) > 1]:
+    known = [{(items[i].labels, items[i].absent): items[i].id for i in rows if items[i].labels is not None} for rows in same]
+    if differ := [" and ".join([*ids.values()][:2]) for ids in known if len(ids) > 1]:
         notes.append(f"copies whose labels contradict each other: {len(differ)} (the first: {differ[0]})")
     return _without(replace(raw, items=items), dropped, notes)
 
 
 def without_leaks(raw: RawSet) -> RawSet:
-    """Unlabelled images of a group with test images left out; a note where a split that was said parts a group."""
+    """Leave out unlabelled images whose group has a test image; note training images whose group has one."""
     tests = {item.group for item in raw.items if item.split == "test"} - {None}
-    left = {i: item.id for i, item in enumerate(raw.items) if item.split == "unlabeled" and item.group in tests}
-    parted = [item.id for item in raw.items if item.split == "train" and item.group in tests]
+    left_out = {i: item.id for i, item in enumerate(raw.items) if item.split == "unlabeled" and item.group in tests}
+    leaks = [item.id for item in raw.items if item.split == "train" and item.group in tests]
     texts = {
-        "unlabelled images of one group with a test image, left out": sorted(left.values()),
-        "training images of one group with a test image, by which the score is too good": parted,
+        "unlabelled images of one group with a test image, left out": sorted(left_out.values()),
+        "training images of one group with a test image, which make the score too good": leaks,
     }
-    return _without(raw, left, [f"{text}: {len(ids)} (the first: {ids[0]})" for text, ids in texts.items() if ids])
+    return _without(raw, left_out, [f"{text}: {len(ids)} (the first: {ids[0]})" for text, ids in texts.items() if ids])
 
 
 def _without(raw: RawSet, dropped: Collection[int], notes: list[str]) -> RawSet:
-    """The set without some of its rows, and with more notes."""
+    """The set without some rows and with more notes."""
     assert isinstance(raw.images, FileImages)
     kept = [i for i in range(len(raw.items)) if i not in dropped]
     images = FileImages(Path(), [raw.images.paths[i] for i in kept], [raw.images.below[i] for i in kept], upright=True)
@@ -81,7 +81,7 @@ def _without(raw: RawSet, dropped: Collection[int], notes: list[str]) -> RawSet:
 
 
 def checksums(files: Sequence[Path]) -> list[str | None]:
-    """The checksum of each file of a size that another one has; None for the others, and for those that are missing."""
+    """The checksum of each file whose size another file has, too; None for other files and for missing ones."""
     sizes = [os.path.getsize(file) if os.path.isfile(file) else 0 for file in files]
     often = Counter(sizes)
     return [sha256(file) if size and often[size] > 1 else None for file, size in zip(files, sizes, strict=True)]

@@ -1,4 +1,4 @@
-"""Pictures made of photographs, as masks and thumbnails: known by their names, which repeat those of the photographs."""
+"""Pictures derived from photographs, such as masks and thumbnails: their names repeat the names of the photographs."""
 
 import os
 import re
@@ -13,21 +13,20 @@ from dicap.photos.readers.listing import words_of
 from dicap.photos.readers.question import Question
 from dicap.settings import Own
 
-FEW = 3  # pictures of a folder that may bear such names by chance
+FEW = 3  # in a folder of fewer pictures, equal names may be chance
 LETTER = re.compile(r"[^\W\d_]")
 MARK = re.compile(r"[\s_.@~-]")  # between a name and a word
 
 
 def ask_of_derived(root: Path, own: Own, images: Iterable[str], named: Collection[str] = ()) -> None:
-    """Ask of pictures by the names of others: with a word more, in a folder of such, or with another ending.
+    """Ask about pictures whose names repeat others: with a word more, in a folder of their own, or with another ending.
 
     Args:
-        own: which may say that they are photographs (`own.derived`).
-        images: photographs without labels of their own, below the root: their folders are their labels, or they have none.
-        named: those that have labels of their own.
+        own: settings; `own.derived` may say that the pictures are photographs.
+        images: photographs below the root without labels of their own: their folders are their labels, or they have no label.
+        named: photographs with labels of their own.
 
-    Raises:
-        Question: with the pattern of their names, or their folder, as one to be left out; or that they are photographs.
+    Raises Question, which proposes to ignore the pictures by a pattern or a folder, or to read them as photographs.
     """
     images = list(images) if own.derived == "auto" else []
     way = "--derived photographs reads them as photographs of their own"
@@ -35,23 +34,22 @@ def ask_of_derived(root: Path, own: Own, images: Iterable[str], named: Collectio
         text = f"are {first_of([*patterns], 3)} masks, thumbnails or copies? Their names are those of other photographs"
         raise Question(f"{root}: {text} (the first: {next(iter(patterns.values()))[0]}); {way}", ignore=[*patterns])
     paths = sorted(map(Path, {*images, *named}))
-    of_name: dict[Path, set[Path]] = {}  # which differ in their endings alone
+    of_name: dict[Path, set[Path]] = {}  # by the path without its ending
     for path in paths:
         of_name.setdefault(path.with_suffix(""), set()).add(path)
     if twins := {path for same in of_name.values() if len(same) > 1 and not {*map(str, same)} <= {*named} for path in same}:
         text = f"are {first_of(sorted(map(str, twins)), 2)} one photograph in several files, or a photograph and its mask?"
-        if endings := {path.suffix for path in twins} - {
-            path.suffix for path in paths if path not in twins or str(path) in named
-        }:
+        kept = {path.suffix for path in paths if path not in twins or str(path) in named}
+        if endings := {path.suffix for path in twins} - kept:
             raise Question(f"{root}: {text} {way}, on one side of every split", ignore=[f"*{max(endings)}"])
         raise Question(f"{root}: {text} --ignore leaves one out", derived="photographs")
     if folders := [] if named else _with_endings_of_their_own(paths):
-        text = f"are the photographs of {' and '.join(folders)} others, numbered alike, or is one folder made of another?"
-        raise Question(f"{root}: {text} --ignore {folders[-1]} leaves that out", derived="photographs")
+        text = f"do {' and '.join(folders)} hold different photographs, numbered alike, or is one folder made from another?"
+        raise Question(f"{root}: {text} --ignore {folders[-1]} leaves one out", derived="photographs")
 
 
 def _with_endings_of_their_own(paths: list[Path]) -> list[str]:
-    """Folders of the same names, each with another ending."""
+    """Folders whose files have equal names, but another ending in each folder."""
     endings: dict[str, dict[str, str]] = {}
     for path in paths:
         endings.setdefault(path.parent.name, {})[path.stem] = path.suffix
@@ -64,7 +62,7 @@ def _with_endings_of_their_own(paths: list[Path]) -> list[str]:
 
 
 def _words(name: str, ending: str = "") -> dict[str, str]:
-    """The names that a name ends or begins with, up to a mark, the longest first; and what is beside each, as a pattern."""
+    """The parts that a name begins or ends with, up to a mark, the longest first; each with a pattern of the rest of the name."""
     marks = [*MARK.finditer(name)]
     words = {name[mark.end() :]: f"*{name[: mark.end()]}*" for mark in marks}
     words |= {name[: mark.start()]: f"*{name[mark.start() :]}{ending}" for mark in reversed(marks)}
@@ -72,7 +70,7 @@ def _words(name: str, ending: str = "") -> dict[str, str]:
 
 
 def _with_a_word(images: Iterable[str], others: Iterable[str]) -> dict[str, list[str]]:
-    """Images whose name is that of another one of the folder and a word before or after it, by patterns of the words."""
+    """Images whose name is the name of another image in the folder with a word before or after it, by pattern of the word."""
     stems = {os.path.splitext(name)[0] for name in others}
     patterns: dict[str, list[str]] = {}
     for name in images:
@@ -85,10 +83,11 @@ def _with_a_word(images: Iterable[str], others: Iterable[str]) -> dict[str, list
 
 
 def _repeated(root: Path, images: list[str], named: Collection[str]) -> dict[str, list[str]]:
-    """Folders of which each name is that of a photograph elsewhere, or has it within.
+    """Folders, by pattern, in which every picture has the name of a photograph elsewhere, or a name that begins so.
 
-    Elsewhere is above it, or in folders by whose names and the same word several are named; else, for one photograph each, where
-    some have labels of their own, or in folders that do not hold all of the names: those side by side may be numbered alike.
+    Elsewhere means: above the folder, or in a folder with the same name but for a word that several folders add. If a picture has
+    exactly one such photograph, other folders count too: folders of photographs with labels of their own, or folders that lack
+    some of the names, since complete folders may merely be numbered alike.
     """
     within: dict[str, list[Path]] = {}
     by_stem: dict[str, list[Path]] = {}
@@ -105,7 +104,7 @@ def _repeated(root: Path, images: list[str], named: Collection[str]) -> dict[str
     folders: dict[str, list[str]] = {}
     for part in sorted({*within} - labelled, key=lambda part: (-len(within[part]), part)):
         paths, names = within[part], [path.as_posix() for path in within[part]]
-        if len(paths) < FEW or any(not {*names}.isdisjoint(some) for some in folders.values()):
+        if len(paths) < FEW or any(not {*names}.isdisjoint(pictures) for pictures in folders.values()):
             continue
         larger = {one for one in within if stems[one] >= stems[part]}
         instead = ["", *(one for one, word in less[part].items() if often[word] > 1)]
@@ -119,7 +118,7 @@ def _repeated(root: Path, images: list[str], named: Collection[str]) -> dict[str
             apart = [one for one in others if (one.parent in places if named else larger.isdisjoint(one.parts))]
             near = [one for one in others if one.parent in around] or (apart if len(apart) == 1 else [])
             pairs += [(path, one) for one in near[:1]]
-        # A link to another one, or its copy, is a photograph with several labels.
+        # A link to a photograph, or a copy of it, gives the photograph several labels.
         same = (checksums([root / path, root / one]) for path, one in pairs)
         if len(pairs) == len(paths) and not any(mark is not None and mark == other for mark, other in same):
             folders[part if all(path.parts[0] == part for path in paths) else f"*/{part}/*"] = names

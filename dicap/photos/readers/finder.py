@@ -1,4 +1,4 @@
-"""The file that an annotation means, which is often not where the annotation says it is."""
+"""Find the files that annotations name, even if the annotations give other folders."""
 
 import os
 import unicodedata
@@ -16,29 +16,28 @@ LONGEST = 255  # bytes of a file's name, on most disks
 class Finder:
     """Finds files by their names.
 
-    Capitals, composed or decomposed accents, blanks around, backslashes and a missing ending do not matter. Where no file of the
-    list is in its place, the folders are those of another machine: then an image below the root is meant as whose path the name
-    ends, or whose path ends as the name. Where some are in place, the others are missing: one by the name of another folder's may
-    be another photograph.
+    Capitals, composed or decomposed accents, surrounding blanks, backslashes and a missing ending do not matter. If no file of
+    the list is in its place, the folders are taken for those of another machine. A name then matches an image below the root if
+    one of the two paths ends with the other. If some files are in place, the other files are missing: an image of one name in
+    another folder may be another photograph.
 
     Args:
         root: the folder of the data set.
         wanted: the names, each with the folders that it may be relative to, beside the root.
-        moved: whether the folders are those of another machine in any case.
+        moved: whether the folders are those of another machine even if some files are in place.
     """
 
     def __init__(self, root: Path, wanted: Iterable[tuple[str, tuple[Path, ...]]], moved: bool = False) -> None:
         self._root = root
-        self.elsewhere: dict[str, str] = {}  # by name, the files found by the end of their paths alone
+        self.elsewhere: dict[str, str] = {}  # by name, the images that match only in the end of their paths
         self._moved = True
-        with suppress(DataError):  # which `find` raises of the row in question
+        with suppress(DataError):  # `find` raises the error again, and its caller adds the row
             self._moved = moved or not any(self._in_place(name, folders) for name, folders in wanted)
 
     def find(self, name: str, *folders: Path) -> Path:
-        """The file `name` below one of the folders or the root; one that is nowhere as it was meant, and is missing.
+        """The file `name` below one of the folders or the root; for a missing file, the path that the name means.
 
-        Raises:
-            DataError: it is no name of a file, or more than one file could be meant.
+        Raises DataError if `name` cannot be the name of a file, or if it could mean several files.
         """
         if (file := self._in_place(name, folders)) is not None:
             return file
@@ -54,9 +53,9 @@ class Finder:
         return self._root / self.elsewhere[name]
 
     def notes(self) -> list[str]:
-        """A line if images were found elsewhere than where they were said to be."""
-        several = [f"{name} is {readable(image)}" for name, image in self.elsewhere.items()]
-        return [f"images found under another name: {len(several)} ({several[0]})"] if several else []
+        """A line if images were found in other places than the labels say."""
+        found = [f"{name} is {readable(image)}" for name, image in self.elsewhere.items()]
+        return [f"images found under another name: {len(found)} ({found[0]})"] if found else []
 
     def _in_place(self, name: str, folders: Iterable[Path]) -> Path | None:
         try:
@@ -64,15 +63,15 @@ class Finder:
         except UnicodeEncodeError:  # half of a surrogate pair, which JSON can hold
             is_name = False
         if not is_name:
-            raise DataError(f"{name[:60]!r} is no name of a file; correct it")
+            raise DataError(f"{name[:60]!r} cannot be the name of a file; correct it")
         simple = name.strip().replace("\\", "/").lstrip("/")
         if ".." in simple.split("/"):
             return None
-        if os.path.isabs(name) and os.path.isfile(name):  # whose folder may be named by way of a link
+        if os.path.isabs(name) and os.path.isfile(name):  # the path may lead through a link
             file = Path(os.path.realpath(Path(name).parent), Path(name).name)
             return self._root / os.path.relpath(file, os.path.realpath(self._root))
         places = [*folders, self._root]
-        if (file := _file_at(places[0], name, simple)) is not None:  # where such annotations have their images
+        if (file := _file_at(places[0], name, simple)) is not None:  # the usual folder for this format
             return file
         files = [file for place in places[1:] if (file := _file_at(place, name, simple)) is not None]
         if files:
@@ -91,12 +90,12 @@ class Finder:
         return images[0]
 
     def _whole(self, path: str) -> list[str]:
-        """The images whose path this is, but for its spelling."""
+        """The images with this path, in any spelling."""
         return [image for image in self.tails.get(path, ()) if image.count("/") == path.count("/")]
 
     @cached_property
     def tails(self) -> dict[str, list[str]]:
-        """The images below the root by each end of their paths, as `b/c.jpg` and `b/c` of `a/b/c.jpg`."""
+        """The images below the root by each end of their paths: `a/b/c.jpg` by `b/c.jpg`, `b/c` and others."""
         images: dict[str, list[str]] = {}
         for image in list_images(self._root, required=False):
             parts = _plain(image).split("/")
@@ -108,7 +107,7 @@ class Finder:
 
 
 def _file_at(folder: Path, name: str, simple: str) -> Path | None:
-    """The file of a name, or of the name without blanks around or with slashes, in a folder."""
+    """The file in a folder by its name, or by its name without surrounding blanks or with slashes."""
     return next((folder / one for one in (name, name.strip(), simple) if os.path.isfile(folder / one)), None)
 
 

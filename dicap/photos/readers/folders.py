@@ -1,4 +1,4 @@
-"""A tree of folders: the folder is the label, and an image in several folders has several."""
+"""Format `folders`: the folder of an image is its label, and an image in several folders has several labels."""
 
 import os
 import re
@@ -20,22 +20,21 @@ FEW = 3  # folders that may be splits
 def read(root: Path, own: Own) -> Listing:
     """`root/<label>/...`, or `root/<train|val|test|unlabeled>/<label>/...`.
 
-    Links (symbolic and hard) to one file, and copies of one name and content, are one image of a split, whose id is the path
-    without a link: a link more makes no other image of it. Images in `unlabeled/`, or in no label's folder, are truly unlabelled.
+    Links (symbolic and hard) to one file, and copies of one name and content, are one image of a split. Its id is the path
+    without a link, so that adding a link changes no id. Images in `unlabeled/`, or in no folder of a label, are unlabelled.
 
-    Raises:
-        Question: a photograph lies in several folders that could be its label, and `own.label_folder` does not say which; or in
-            no folder of a split, where others do.
+    Raises Question if several folders above a photograph could be its label and `own.label_folder` does not say which one, or if
+    some photographs lie in a folder of a split and others do not.
     """
     place = root.resolve()
     paths = [path for path in list_images(root, again=True) if not is_ignored(path, own.ignore)]
     paths.sort(key=lambda path: os.path.realpath(root / path) != str(place / path))
     parts_of, folder_of = parted(paths, own.names or ())
-    _ask_of_those_beside(root, parts_of, folder_of)
+    _ask_of_images_outside(root, parts_of, folder_of)
     split_of = {path: split_of_folder(folder) for path, folder in folder_of.items()}
     named = sorted(folder for folder in {*folder_of.values()} if folder.lower() not in SPLIT_NAMES)
-    notes = [f"folders by whose names images are of split train, val or test: {first_of(named, 4)}"] if named else []
-    first: dict[tuple[str, str, str | None], str] = {}  # of the copies of one name and split
+    notes = [f"folders taken for a split train, val or test by their names: {first_of(named, 4)}"] if named else []
+    first: dict[tuple[str, str, str | None], str] = {}  # the first copy, by name, checksum and split
     rows = []
     for path, checksum in zip(paths, checksums([root / path for path in paths]), strict=True):
         parts, split = parts_of[path], split_of.get(path)
@@ -44,7 +43,7 @@ def read(root: Path, own: Own) -> Listing:
         if parts and split != "unlabeled":
             if len(parts) > 1 and own.label_folder == "auto":
                 text = f"which folder is the label, {' or '.join(map(repr, parts))} (--label-folder first, last or all)?"
-                way = "Name those of splits train, val or test"
+                way = "Name the folders of splits train, val or test"
                 raise Question(f"{root / path}: {text} {way}", label_folder=_likely_label(parts_of.values()))
             labels = frozenset({"first": parts[:1], "last": parts[-1:]}.get(own.label_folder, parts))
         rows.append(Row(image, labels, split, where=str(root / path)))
@@ -54,29 +53,26 @@ def read(root: Path, own: Own) -> Listing:
 
 
 def parted(paths: Iterable[str], names: Collection[str] = ()) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """The folders above each image that may be its labels, and the one that names its split, where one does.
+    """Return, by image, the folders above it that may be its labels, and the folder that names its split, if there is one.
 
-    That has the name of a split; or, where each image lies in such a folder, a number or words more, as `train2017`. A folder
-    around all labelled images is no label: it would tell none from another.
+    The folder of a split has the name of the split. If every image lies in such a folder, the name may also hold a number or more
+    words, as `train2017`. A folder around all labelled images is no label: it would not distinguish any images.
 
     Args:
-        names: of folders that are labels, though they are named as a split.
+        names: names of folders that are labels although they are names of splits.
     """
     parts_of = {path: [*Path(path).parts[:-1]] for path in paths}
     within = {path: folder for path, parts in parts_of.items() if (folder := _split_folder(parts))}
     whole = all(path in within for path, parts in parts_of.items() if parts) and not {*within.values()} <= {*names}
-    if not (
-        whole
-        and {"train"} < {*map(split_of_folder, within.values())} - {"unlabeled"}
-        and any(len(one) > 1 for one in parts_of.values())
-    ):
+    splits = {*map(split_of_folder, within.values())} - {"unlabeled"}
+    if not (whole and {"train"} < splits and any(len(parts) > 1 for parts in parts_of.values())):
         within = {path: folder for path, folder in within.items() if folder.lower() in SPLIT_NAMES}
         of_labels = {folder for folder in within.values() if split_of_folder(folder) != "unlabeled"}
         if of_labels <= {*names} and any(parts and path not in within for path, parts in parts_of.items()):
             within = {path: folder for path, folder in within.items() if folder not in of_labels}
     for path, folder in within.items():
         parts_of[path].remove(folder)
-        if folder.lower() not in SPLIT_NAMES:  # as in training_set/training_set/cat; but train/train may be that of a label
+        if folder.lower() not in SPLIT_NAMES:  # as in training_set/training_set/cat; but in train/train a label may be `train`
             parts_of[path] = [part for part in parts_of[path] if part != folder]
     labelled = [parts for path, parts in parts_of.items() if parts and split_of_folder(within.get(path)) != "unlabeled"]
     while labelled and min(map(len, labelled)) > 1 and len({parts[0] for parts in labelled}) == 1:
@@ -86,48 +82,48 @@ def parted(paths: Iterable[str], names: Collection[str] = ()) -> tuple[dict[str,
 
 
 def split_of_folder(folder: str | None) -> str | None:
-    """The split that a folder is named by."""
+    """The split that a folder's name says."""
     return split_in(Path(folder, "_"), Path()) if folder else None
 
 
 def _split_folder(parts: Iterable[str]) -> str | None:
-    """The folder that names the split of an image, of those above it: by its whole name, and `unlabeled` at any place."""
+    """The folder above an image that names its split: best by its whole name, and best `unlabeled`."""
     named = filter(split_of_folder, parts)
     return min(named, key=lambda part: (part.lower() not in SPLIT_NAMES, split_of_folder(part) != "unlabeled"), default=None)
 
 
-def _ask_of_those_beside(root: Path, parts_of: dict[str, list[str]], folder_of: dict[str, str]) -> None:
-    """Ask where some labelled images lie in a folder of train, val or test, and others do not. Raises Question."""
+def _ask_of_images_outside(root: Path, parts_of: dict[str, list[str]], folder_of: dict[str, str]) -> None:
+    """Raise Question if some labelled images lie in a folder of train, val or test, and others do not."""
     within = {path: folder for path, folder in folder_of.items() if split_of_folder(folder) != "unlabeled"}
-    beside = sorted(path for path, parts in parts_of.items() if parts and path not in folder_of)
-    if within and beside:
+    outside = sorted(path for path, parts in parts_of.items() if parts and path not in folder_of)
+    if within and outside:
         folders = sorted({*within.values()})
-        text = f"{root}: {beside[0]} lies in no folder of a split, as others do ({first_of(folders, 4)}): is it left out? Or name"
+        text = f"{root}: {outside[0]} lies in no folder of a split, unlike others ({first_of(folders, 4)}): leave it out? Or name"
         way = "its folder train, val, test or unlabeled; or where these are labels, name them (--names)"
         above = {folder for path in within for folder in Path(path).parents}
-        left = {next((one for one in reversed(Path(path).parents) if one not in above), Path(path)) for path in beside}
+        left = {next((one for one in reversed(Path(path).parents) if one not in above), Path(path)) for path in outside}
         labelled = any(parts_of[path] for path in within)
         raise Question(f"{text} {way}", **{"ignore": sorted(one.as_posix() for one in left)} if labelled else {"names": folders})
 
 
 def _likely_label(folders: Collection[list[str]]) -> str:
-    """Which of several folders is likelier the label (`own.label_folder`): not one of few that hold folders of the same names."""
-    around, deepest = ({parts[k] for parts in folders if len(parts) > -k} for k in (0, -1))
-    within = [{parts[1] for parts in folders if len(parts) > 1 and parts[0] == top} for top in around]
-    alike = len(around) <= FEW and all(len(around) <= len(one) and one == within[0] for one in within)
-    return "first" if of_anything(deepest) else "last" if alike or of_anything(around) else "all"
+    """Which of several folders is probably the label (`own.label_folder`): not one of few with subfolders of equal names."""
+    outermost, innermost = ({parts[k] for parts in folders if len(parts) > -k} for k in (0, -1))
+    within = [{parts[1] for parts in folders if len(parts) > 1 and parts[0] == name} for name in outermost]
+    alike = len(outermost) <= FEW and all(len(outermost) <= len(names) and names == within[0] for names in within)
+    return "first" if of_anything(innermost) else "last" if alike or of_anything(outermost) else "all"
 
 
 def of_anything(folders: Collection[str]) -> str | None:
-    """A folder that may hold photographs of anything: by its name, as one of few that is named as a split, or as all of them."""
-    doubted = numbered(folders), len(folders) <= FEW or all(map(split_of_folder, folders))
-    return next(
-        (name for name in sorted(folders) if doubted[0] or (doubted[1] and split_of_folder(name)) or ANYTHING.fullmatch(name)),
-        None,
-    )
+    """A folder whose name does not say what its photographs show: a vague word, a split among few folders, or a number."""
+    if numbered(folders):
+        return min(folders)
+    may_be_splits = len(folders) <= FEW or all(map(split_of_folder, folders))
+    vague = (name for name in folders if (may_be_splits and split_of_folder(name)) or ANYTHING.fullmatch(name))
+    return min(vague, default=None)
 
 
 def numbered(folders: Collection[str]) -> bool:
-    """Whether folders are all named alike but for a number or a letter."""
+    """Whether the names of all folders differ only in a number or a letter."""
     words = {name: (re.findall(r"[^\W\d_]+", normalize("NFC", name.casefold())) or [""])[0] for name in folders}
     return len(words) > 1 and len({*words.values()}) == 1 and words.keys().isdisjoint(words.values())

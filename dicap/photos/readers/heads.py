@@ -1,4 +1,4 @@
-"""What programs call columns, keys, files and folders of labels."""
+"""Names that programs give to columns, keys, files and folders of labels."""
 
 import re
 
@@ -19,19 +19,19 @@ SPLIT = ("split", "set", "subset", "partition", "data_split", "phase")
 VALUE = re.compile(r"(is_)?(confidence|value|present|presence|positive|verified|truth|score|answer)")
 GROUP = re.compile(r".*(patient|subject|person|scene|session|burst|seq|video|series|study|group|source|site|case|animal).*")
 BOX = re.compile(r"[xywh]|[xy]_?(min|max|[12])|bbox|boxes|polygon|segmentation")
-# Columns that exports of well-known programs always have: ids, sizes, places in the image, paths.
+# Columns that well-known programs always export: ids, sizes, places in the image, paths.
 USUAL = re.compile(
     r"id|(image|annotation|label|category|class|object|task)_?id|(image|img|file|box)?_?(width|height|size|area)"
     rf"|{BOX.pattern}|iscrowd|depth|channels|url|uri|path|(image|file)_path|md5|sha1|sha256|checksum|index"
 )
-# Columns of 0 and 1 that speak of a row, not of a picture.
+# Columns of 0 and 1 that describe the row, not the photograph.
 OF_ROWS = re.compile(
     r"(is|has|was|in|use|to)_.+|(k_?)?fold_?\d*|cv|flag(ged)?|label(s|led)?|annotated|(re)?checked|reviewed|verified|validated|done"
     r"|(in)?valid|train(ing)?|test(ing)?|val|validation|hold_?out|public|private|augmented|duplicate[ds]?|copy|used?|keep|skip(ped)?"
     r"|exclude[ds]?|include[ds]?|missing|error|rating|grade|adult|seen|quality|difficult|truncated|active|confidence|score|weight"
-    r"|class|classes|tags?|(sub|data_?)?set|partition|phase|(data_?)?split|mode|usage"
+    rf"|class|classes|tags?|(sub|data_?)?set|partition|phase|(data_?)?split|mode|usage|unlabell?ed|{USUAL.pattern}"
 )
-# Folders that hold photographs of anything, or those of a time.
+# Folders whose names do not say what their photographs show, or name a time only.
 ANYTHING = re.compile(
     r"[\W\d_]*(jan(uary)?|feb(ruary)?|mar(ch)?|apr(il)?|may|june?|july?|aug(ust)?|sep(tember)?|oct(ober)?|nov(ember)?"
     r"|dec(ember)?)?[\W\d_]*"
@@ -40,17 +40,17 @@ ANYTHING = re.compile(
     re.IGNORECASE,
 )
 MODEL = re.compile(r"pred|pseudo|infer|output|submission")  # in names of files: a model's answers
-# Heads of tables that commands of ours write: none of them is what somebody said of the images.
+# Heads of the tables that this program writes: a model's answers, not labels.
 OURS = (
     {"image", "class", "probability", "decision"},
     {"image", "labels", "unsure", "absent"},
     {"image", "labels", "model_says"},
     {"image", "labels", "surprise"},
 )
-# Words in names of files of labels that tell none from another.
+# Words in the names of label files that do not distinguish one file from another.
 WORDS_OF_FILES = (*LABEL, "annotation", "annotations", "instances", "image", "images", "info", "coco", "data", "list", "set", "")
 
 
 def plain(head: str) -> str:
-    """A head without what people vary: `File Name`, `file-name` and `FileName` are file_name."""
+    """A head in one spelling: `File Name`, `file-name` and `FileName` become file_name."""
     return re.sub(r"[\s_\-]+|(?<=[a-z])(?=[A-Z])", "_", head.strip()).casefold()

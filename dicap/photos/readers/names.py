@@ -1,4 +1,4 @@
-"""Names that are hardly those of classes: words for nothing, several in one, one with a doubt or a number; and no name."""
+"""Names that are unlikely to be classes: words for nothing, several names in one, a name with a doubt or a number."""
 
 import re
 import unicodedata
@@ -11,7 +11,7 @@ from dicap.photos.readers.listing import Listing
 from dicap.photos.readers.question import Question, listed, typed
 from dicap.settings import Own
 
-# Words for it, in some languages; some are classes somewhere: NA is North America, and sodium. `-` is none of the classes.
+# Words for nothing in some languages. Some are classes elsewhere: NA is North America, and sodium. `-` means none of the classes.
 NOTHING = re.compile(
     r"(?!-$)[-–—_.…?/\"']+|<?n/?a>?|#n/a|#[a-z0/]+[!?]|n\.a\.?|nan|nil|null|void|none( of (these|them|the above))?|nothing|empty"
     r"|blank|missing|tbd|skip(ped)?|ignored?|excluded?"
@@ -22,40 +22,38 @@ NOTHING = re.compile(
 )
 NUMBER = re.compile(r"[-+]?\d+([.,]\d+)?")
 CODED = re.compile(r"\W*[01](\W*[01])*\W*")  # 0 and 1, or a list of them
-IN_CELLS = {  # what people write beside a name, or in its place
+IN_CELLS = {  # what people write beside a name or instead of a name
     re.compile(r"^(true|false|yes|no)$", re.IGNORECASE): "the tick of another column",
     re.compile(  # `cat:0.9`, `cat (2)`, `2x cat`, `2 cats`
         r"([:=@/(\[|\s_-]\s*(0?[.,]\d+|1[.,]0+|\d+([.,]\d+)?\s*%)|[:=@(\[]\s*\d+)\s*[)\]]?$|^\d+\s*[x×*]?\s+[^\W\d]"
-    ): "one and its score or count",
-    re.compile(r"^['\"\[{]|['\"\]}]$|^\(.*\)$"): "a name within marks",
+    ): "a class and its score or count",
+    re.compile(r"^['\"\[{]|['\"\]}]$|^\(.*\)$"): "a name in quotes or brackets",
 }
 DOUBTED = re.compile(  # `no cat`, `cat?`, `maybe cat`, `cat (maybe)`
     r"(?:[!~¬?-]|(?:no|not|non|without|kein|keine|maybe|perhaps|probably|possibl[ey])[ _-])\s*(.+)"
     r"|(.+?)\s*(?:\?+|[ _-]?\(?(?:maybe|unsure|uncertain|doubtful)\)?)",
     re.IGNORECASE,
 )
-WITHIN = " _-.'’()"  # marks that belong to a name more often than they separate
-BETWEEN = re.compile(r"[,，、|]|</?\w+ ?/?>")  # marks that separate more often than they belong to a name; tags as `<br>`
-WORDS = re.compile(r" (?:and|or|und|et|y|[-_.]+) |_+|-+|[ .'’()]")  # what may separate names that stand alone too
+WITHIN = " _-.'’()"  # marks that usually belong to a name
+BETWEEN = re.compile(r"[,，、|]|</?\w+ ?/?>")  # marks that usually separate names; tags as `<br>`
+WORDS = re.compile(r" (?:and|or|und|et|y|[-_.]+) |_+|-+|[ .'’()]")  # separators, if the parts also occur as whole names
 
 
 def with_words(listing: Listing, own: Own, looking: bool = False) -> Listing:
-    """The rows with what `own.words` says of words for nothing.
+    """Apply `own.words` to words for nothing.
 
     Args:
-        looking: whether `own.names` are but those that are certain, and others may be new.
+        looking: whether names beside `own.names` may be new classes.
 
-    Raises:
-        DataError: such a word stands beside a name.
-        Question: such a word, or another name that is hardly one of a class, is neither settled by the options nor among
-            `own.names`.
+    Raises DataError if a word for nothing stands beside a name; Question if such a word, or another name that is unlikely to be a
+    class, is neither settled by the options nor among `own.names`.
     """
-    if own.classes and own.format == "table":  # columns that were chosen
+    if own.classes and own.format == "table":  # the user has seen the heads
         return listing
-    told = [row for row in listing.rows if row.split != "unlabeled"]
-    present = {name for row in told for name in row.labels or ()}
+    labelled = [row for row in listing.rows if row.split != "unlabeled"]
+    present = {name for row in labelled for name in row.labels or ()}
     places: dict[str, str] = {}
-    for row in told:
+    for row in labelled:
         for name in sorted((row.labels or frozenset()) | (row.absent or frozenset())):
             places.setdefault(name, row.where)
     certain, names = {*(own.names or ())}, {*places}
@@ -63,7 +61,7 @@ def with_words(listing: Listing, own: Own, looking: bool = False) -> Listing:
     if nothing and own.words == "auto":
         first = next(name for name in places if name in nothing)
         ways = "--words none reads it as none of the classes, --words empty as an empty cell, --names as a class"
-        shown = sorted(nothing & present)  # of the others no image is one
+        shown = sorted(nothing & present)  # no image has the other words as a label
         text = f"{places[first]}: labels: is {first} a class, or does it say nothing? {ways}"
         raise Question(text, **({"names": shown} if shown else {"words": "none"}))
     if looking or own.names is None:
@@ -75,7 +73,9 @@ def with_words(listing: Listing, own: Own, looking: bool = False) -> Listing:
     for row in listing.rows:
         if words := nothing & (row.labels or frozenset()):
             if words != row.labels:
-                raise DataError(f"{row.where}: labels: {min(words)!r} says none (own.words) and is no name among others")
+                raise DataError(
+                    f"{row.where}: labels: {min(words)!r} means none (own.words) but stands beside names; take it out"
+                )
             empty = own.words == "empty"
             row = replace(row, labels=None if empty else frozenset(), empty=empty and own.format == "table")
         rows.append(row)
@@ -85,57 +85,58 @@ def with_words(listing: Listing, own: Own, looking: bool = False) -> Listing:
 def ask_of_names(
     places: Mapping[str, str], certain: Collection[str], typed_in: bool, separated: str | None, free: bool = True
 ) -> None:
-    """Ask of names that may be something else than the name of one class.
+    """Ask about names that may be something else than the name of one class.
 
     Args:
-        places: where each name stands.
-        certain: names that are no question.
-        typed_in: whether somebody typed them into cells, as into no list of a program.
-        separated: the cells in which `;` separates names, joined; None: names stand alone, and nothing separates them.
-        free: whether nothing is said of what separates names beside `;`.
+        places: place of each name.
+        certain: names that are known to be classes.
+        typed_in: whether people typed the names into cells; False: a program wrote them.
+        separated: the cells in which `;` separates names, joined; None: each name stands alone.
+        free: whether another mark than `;` may separate names, since no option names the separator.
 
-    Raises:
-        DataError: names hold numbers or quotes, or another mark separates than the one that is said.
-        Question: with the names, or the mark that may separate several.
+    Raises DataError if names hold numbers or quotes, or if another mark separates them than the option says; Question with the
+    names, or with the mark that may separate several names.
     """
     names = {*places}
     others = [name for name in places if name not in certain]
-    if odd := {name: why for name in others if (why := doubt_of(name, names, typed_in))}:
-        first, *more = odd
+    if doubts := {name: doubt for name in others if (doubt := doubt_of(name, names, typed_in))}:
+        first, *more = doubts
         shown = first_of([typed(first), *map(typed, sorted(more))], 3)
-        text = f"{places[first]}: labels: is {shown} a class, or {odd[first]}?"
-        if odd[first] in IN_CELLS.values():
-            way = f"it is a class: init-data --names {typed(listed(sorted(odd)))}"
+        text = f"{places[first]}: labels: is {shown} a class, or {doubts[first]}?"
+        if doubts[first] in IN_CELLS.values():
+            way = f"it is a class: init-data --names {typed(listed(sorted(doubts)))}"
             raise DataError(f"{text} Write names alone, with `;` between several; or {way}")
-        raise Question(f"{text} Correct it, or name it as a class", names=sorted(odd))
+        raise Question(f"{text} Correct it, or name it as a class", names=sorted(doubts))
     if typed_in and others and all(map(CODED.fullmatch, names)):
-        raise DataError(f"{places[others[0]]}: labels: 0 and 1 of several need a column each, headed by the class")
+        text = "lists of 0 and 1 are not read; write a column of 0 and 1 for each class, with the class as its head"
+        raise DataError(f"{places[others[0]]}: labels: {text}")
     if separated is None:
         return
-    held = "".join([separated, *certain])  # cells in which a comma and its like belong to names
-    unsaid = free and not separated
+    held = "".join([separated, *certain])  # a comma or a similar mark in these cells belongs to a name
+    is_open = free and not separated
     pairs = [(name, mark) for name in others for mark in _marks(name)]
     shares = {mark: Counter(part for name in names for part in {*_parts(name, mark)}) for _, mark in pairs}
 
     def certainty(name: str, mark: str) -> int:
-        """2: a mark stands between names; 1: it may, by parts that are names too, or that others have too; 0: it does not."""
+        """2: the mark separates names; 1: it may, since a part is a name too or occurs in other names; 0: it does not."""
         parts, is_word = _parts(name, mark), WORDS.fullmatch(mark) is not None
-        alone, again = [part in names for part in parts], [False]
-        if unsaid and (not is_word or mark[0] == " "):  # of others names often have a part in common
-            again = [shares[mark][part] > 1 or (mark == " " and part.isdigit()) for part in parts]
-        if (BETWEEN.fullmatch(mark) and (mark not in held or any(alone))) or (len(parts) > 1 and (all(alone) or all(again))):
+        are_names, recur = [part in names for part in parts], [False]
+        if is_open and (not is_word or mark[0] == " "):  # names often share a part before or after another mark
+            recur = [shares[mark][part] > 1 or (mark == " " and part.isdigit()) for part in parts]
+        is_split = len(parts) > 1 and (all(are_names) or all(recur))
+        if is_split or (BETWEEN.fullmatch(mark) and (mark not in held or any(are_names))):
             return 2
-        may = any(alone) and unsaid if is_word else any(alone + again)
-        return int(may and len(parts) > 1 and not name.startswith(mark))  # `/m/0cat` is one name
+        may_separate = any(are_names) and is_open if is_word else any(are_names + recur)
+        return int(may_separate and len(parts) > 1 and not name.startswith(mark))  # `/m/0cat` is one name
 
-    # A mark that names hardly hold comes first: beside `cat, dog` or `cat - dog` even `great tit` is one name.
+    # A mark that seldom occurs in names comes first: beside `cat, dog` or `cat - dog` even `great tit` is one name.
     ranks = {pair: (certainty(*pair), WORDS.fullmatch(pair[1]) is None, len(pair[1])) for pair in pairs}
     name, mark = max(pairs, key=lambda pair: ranks[pair], default=("", ""))
     sure, is_sign, _ = ranks.get((name, mark), (0, False, 0))
     shown = name if len(name) <= 60 else f"{name[:57]}..."
     if sure == 2 and not free:
         way = f"write `;` everywhere, or name it: init-data --names {typed(listed([name]))}"
-        raise DataError(f"{places[name]}: labels: {shown!r} holds names with another mark between; {way}")
+        raise DataError(f"{places[name]}: labels: {shown!r} holds names separated by another mark; {way}")
     if sure and free:
         ways = f"--separator {typed(mark)} reads several, --separator ';' one"
         text = f"{places[name]}: labels: is {shown!r} one class or several? Write `;` between several; {ways}"
@@ -143,25 +144,25 @@ def ask_of_names(
 
 
 def says_nothing(name: str, names: Iterable[str]) -> bool:
-    """Whether a name is a word for nothing: among words also 0 and -1, which among numbers are classes."""
+    """Whether a name is a word for nothing. 0 and -1 are such words too, unless all names are numbers."""
     return NOTHING.fullmatch(name) is not None or (name in ("0", "-1") and not all(map(NUMBER.fullmatch, names)))
 
 
 def doubt_of(name: str, names: Collection[str], typed_in: bool = False) -> str:
-    """What a name may be in place of that of a class; empty where nothing speaks against it."""
+    """What a name may be instead of a class, in words; empty if nothing suggests so."""
     bare = DOUBTED.fullmatch(name)
     if bare is not None and (bare[1] or bare[2]).casefold() in {other.casefold() for other in names}:
         return "the word that another class is not there, or is doubtful"
     if any(unicodedata.category(letter) == "Cf" for letter in name):
-        return "a name with letters that cannot be seen"
+        return "a name with invisible letters"
     if typed_in:
         return next((why for pattern, why in IN_CELLS.items() if pattern.search(name)), "")
-    several = (_parts(name, mark) for mark in _marks(name))
-    return "several" if any(len(parts) > 1 and all(part in names for part in parts) for parts in several) else ""
+    splittings = (_parts(name, mark) for mark in _marks(name))
+    return "several" if any(len(parts) > 1 and all(part in names for part in parts) for parts in splittings) else ""
 
 
 def _marks(name: str) -> list[str]:
-    """The whole marks that may separate names in one: tags, signs, as `->`, and words with their blanks, the longest first."""
+    """The marks that may separate names in a text: tags, signs such as `->`, and words with their blanks, the longest first."""
 
     def is_sign(letter: str) -> bool:
         return letter not in WITHIN and unicodedata.category(letter)[0] not in "LNM"

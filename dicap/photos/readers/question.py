@@ -1,4 +1,4 @@
-"""What can be read in more than one way is a question, with the options of `init-data` that say one of the readings."""
+"""Questions: labels that can be read in more than one way, with the options of `init-data` that select one reading."""
 
 import csv
 import io
@@ -13,11 +13,11 @@ Options = Mapping[str, str | list[str]]  # settings of the section `own`
 
 
 class Question(DataError):
-    """What is there can be read in more than one way.
+    """Labels can be read in more than one way.
 
     Attributes:
         text: the question.
-        options: settings of the section `own` that say the reading that would be chosen, beside those that were said.
+        options: settings of the section `own` that select the proposed reading, in addition to the user's.
     """
 
     def __init__(self, text: str, said: Options | None = None, /, **more: str | list[str]) -> None:
@@ -28,38 +28,37 @@ class Question(DataError):
 
 
 def ask_of_keys(where: object, keys: Iterable[str], of_images: Container[str], own: Own) -> None:
-    """Ask of keys without a role.
+    """Raise a Question with proposed roles if a key of an annotation file has no role.
 
     Args:
-        keys: those that are no program's own.
-        of_images: those among them that may name an image's split or its group.
-
-    Raises:
-        Question: with the roles that they would have.
+        keys: keys that the format or its programs do not define.
+        of_images: the keys that images have, which may name a split or a group.
     """
-    strange = [key for key in dict.fromkeys(keys) if key not in (own.split, own.group, *(own.ignore or ()))]
-    likely = {"split": [key for key in strange if key in SPLIT], "group": [key for key in strange if GROUP.fullmatch(key)]}
-    roles = {role: next((key for key in some if key in of_images), "") for role, some in likely.items() if not getattr(own, role)}
-    left = [key for key in strange if key not in roles.values()]
-    if strange:
-        raise Question(f"{where}: keys {', '.join(strange)} have no role", **roles, ignore=left)
+    free = [key for key in dict.fromkeys(keys) if key not in (own.split, own.group, *(own.ignore or ()))]
+    if not free:
+        return
+    roles = {} if own.split else {"split": next((key for key in free if key in SPLIT and key in of_images), "")}
+    roles |= {} if own.group else {"group": next((key for key in free if GROUP.fullmatch(key) and key in of_images), "")}
+    unassigned = [key for key in free if key not in roles.values()]
+    raise Question(f"{where}: keys {', '.join(free)} have no role", **roles, ignore=unassigned)
 
 
-def joined(said: Options, more: Options) -> dict[str, str | list[str]]:
-    """Options with more of them: lists grow, of a single value the first one stays."""
-    grown = {key: list(dict.fromkeys([*(said.get(key) or ()), *value])) for key, value in more.items() if isinstance(value, list)}
-    return {**more, **{key: value for key, value in said.items() if value not in (None, "auto")}, **grown}
+def joined(options: Options, more: Options) -> dict[str, str | list[str]]:
+    """Options with more options added: lists grow, and an existing single value stays."""
+    lists = {key: value for key, value in more.items() if isinstance(value, list)}
+    grown = {key: list(dict.fromkeys([*(options.get(key) or ()), *value])) for key, value in lists.items()}
+    return {**more, **{key: value for key, value in options.items() if value not in (None, "auto")}, **grown}
 
 
 def typed(text: str) -> str:
-    """A text as a shell takes it; what cannot be seen by its number."""
+    """A text in the syntax of a shell; invisible letters are written by their numbers."""
     if text.isprintable():
         return shlex.quote(text)
     return "$'" + "".join(one if one.isalnum() else f"\\U{ord(one):08x}" for one in text) + "'"
 
 
 def listed(value: object) -> str:
-    """Values as the options of `init-data` take them: a comma between, those that hold one in quotes."""
+    """A value as the options of `init-data` take it: the members of a list separated by commas, quoted if they hold one."""
     if not isinstance(value, list):
         return str(value)
     text = io.StringIO()

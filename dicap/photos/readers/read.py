@@ -1,4 +1,4 @@
-"""Data set `table`: anybody's own images, in whichever format they come, with the options of the settings' section `own`."""
+"""Data set `table`: the user's own images in any known format, read with the options of the settings' section `own`."""
 
 import hashlib
 import json
@@ -35,17 +35,21 @@ READERS = {
     "cvat": xml_files.read_cvat,
     "folders": folders.read,
 }
-IMPORTED = ("image", "labels", "absent", "was", "photo", "model_says", "surprise", "look_at")  # some for the eye alone
-TEST_SHARE = 0.2  # of the labelled images, where no test split is said
-LISTS = Path("labels")  # of a project: where `import-labels` writes
-LISTED = re.compile(r"added-([0-9a-f]{12})\.csv")  # what it writes
+IMPORTED = ("image", "labels", "absent", "was", "photo", "model_says", "surprise", "look_at")  # the last three are not read
+TEST_SHARE = 0.2  # of the labelled images, if the labels name no test split
+LISTS = Path("labels")  # folder of a project in which `import-labels` writes
+LISTED = re.compile(r"added-([0-9a-f]{12})\.csv")  # files that `import-labels` writes
 
 
 @dataclass(frozen=True)
 class Given:
-    """Labels given later to an image: the names of its labels, and of the classes known not to be there (None: all others).
+    """Labels of one image that were added later.
 
-    Beside them the marks of what the data set itself said of the image then (`was`) and of its file; None: not known.
+    Attributes:
+        labels: names of the labels.
+        absent: names of the classes known to be absent; None: all classes but the labels.
+        was: mark of the data set's own labels of the image when these were imported; None: not known.
+        photo: mark of the image's file at that time; None: not known.
     """
 
     labels: list[str]
@@ -54,15 +58,15 @@ class Given:
     photo: str | None = field(default=None, compare=False)
 
     def among(self, classes: Iterable[str]) -> "Given":
-        """The same where these were all the classes there were: of others nothing is known."""
+        """The same labels, saying something of these classes only."""
         return self if self.absent is not None else replace(self, absent=sorted({*classes} - {*self.labels}))
 
     def whole(self, classes: Iterable[str]) -> "Given":
-        """The same; where it speaks of each of these classes, as one of whose classes nothing is unknown."""
+        """The same labels; if they say something of each of these classes, no class is unknown."""
         return replace(self, absent=None) if {*classes} <= {*self.labels, *(self.absent or ())} else self
 
     def after(self, before: "Given | None") -> "Given":
-        """What is known with what was known before: the later word counts, of the classes it does not name the earlier one."""
+        """Join these labels with earlier ones, which count for the classes that these do not name."""
         if before is None or self.absent is None:
             return self
         labels = sorted({*before.labels, *self.labels} - {*self.absent})
@@ -70,44 +74,45 @@ class Given:
         return replace(self, labels=labels, absent=absent)
 
     def standing(self, own: "Given | None", photo: str) -> "Given | None":
-        """What this import still says beside the `own` words of now, newer where they were changed, and of this photograph."""
+        """What remains of this import beside the data set's `own` present labels: corrections after the import come first.
+
+        None if the import was made for another photograph than the one with the mark `photo`.
+        """
         if self.is_of_another(photo):
             return None
         return own.after(self) if own is not None and self.is_older(own) else self
 
     def is_of_another(self, photo: str) -> bool:
-        """Whether it was said of another photograph than the one with this mark; not where a mark is lacking."""
+        """Whether the labels were given to another photograph than the one with this mark; False if a mark is missing."""
         return bool(self.photo) and photo not in (self.photo, "")
 
     def is_older(self, own: "Given | None") -> bool:
-        """Whether the data set changed its `own` words since."""
+        """Whether the data set's `own` labels were changed after the import."""
         return own is not None and self.was not in (None, own.mark())
 
     def mark(self) -> str:
-        """What tells it from other words about the same image."""
+        """A checksum of the labels and the absent classes."""
         absent = None if self.absent is None else sorted(self.absent)
         return hashlib.sha256(json.dumps([sorted(self.labels), absent]).encode()).hexdigest()[:12]
 
 
-def look(place: Path, said: Own) -> tuple[Path, Own, RawSet]:
-    """The folder of a data set, the reading of its labels, which `init-data` writes down, and what is read so.
+def look(place: Path, options: Own) -> tuple[Path, Own, RawSet]:
+    """Return the folder of a data set, the reading of its labels, which `init-data` writes down, and the images read so.
 
-    A question is answered by the reading that would be chosen, and what comes of it is looked at in turn: so all is asked at
-    once, and the options that are named at the end are an answer to all of it.
+    Each question is answered by its proposed reading, and reading goes on with this answer. So the command asks all questions
+    at once, and the options that it names at the end answer all of them.
 
     Args:
         place: the folder, or the file of labels in it.
-        said: what the user says of it; `own.names` are names that are certain, and others may be new.
+        options: settings that the user gave; `own.names` are known to be classes, other names may be new classes.
 
-    Raises:
-        DataError: nothing readable is there, or what would be chosen is not readable.
-        Question: something can be read in more than one way.
+    Raises DataError if no labels can be read, or not as proposed; Question if labels can be read in more than one way.
     """
-    own, texts, answers = said, [], {}
+    own, texts, answers = options, [], {}
     while True:
         try:
             root, reading = understand(place, own)
-            widened = own.unlabeled_root is None and reading.format != "folders"  # by photographs that no row names, now or later
+            widened = own.unlabeled_root is None and reading.format != "folders"  # photographs without a row are read, too
             if widened:
                 reading = reading.model_copy(update={"unlabeled_root": str(root)})
             raw = read(root, reading, looking=True)
@@ -122,33 +127,32 @@ def look(place: Path, said: Own) -> tuple[Path, Own, RawSet]:
         except Question as question:
             before, answers = answers, joined(answers, question.options)
             texts.append(question.text)
-            if answers == before:  # it has been answered, and is asked again
+            if answers == before:  # the question was answered, but came again
                 raise DataError("; ".join(texts)) from None
             own = own.model_copy(update=joined({key: getattr(own, key) for key in answers}, answers))
         except DataError as error:
             if not texts:
                 raise
-            raise DataError("; ".join([*texts, f"and as it would be read, {error}"])) from None
+            raise DataError("; ".join([*texts, f"and with the proposed reading, {error}"])) from None
         else:
             if texts:
-                usual = {"added", *["test_share"] * (said.test_share == TEST_SHARE)}
-                raise Question("; ".join(texts), said.model_dump(exclude_defaults=True, exclude=usual), **answers)
+                usual = {"added", *["test_share"] * (options.test_share == TEST_SHARE)}
+                raise Question("; ".join(texts), options.model_dump(exclude_defaults=True, exclude=usual), **answers)
             return root, reading, raw
 
 
 def read(root: Path, own: Own, looking: bool = False) -> RawSet:
     """Read `data_root` as the settings say, then apply the options.
 
-    In this order: unlabelled images of a second folder (`own.unlabeled_root`), groups of images that belong on one side of every
-    split, a test split drawn from the labelled images (`own.test_share`) where there is none, and labels added later
-    (`own.added`), which so change no image of the test split.
+    The order is: unlabelled images of a second folder (`own.unlabeled_root`), groups of images that belong on one side of every
+    split, a test split drawn from the labelled images (`own.test_share`) if the labels name none, and labels added later
+    (`own.added`). Added labels come last so that they change no image of the test split.
 
     Args:
-        looking: whether classes may be others than `own.names`.
+        looking: whether names beside `own.names` may be new classes.
 
-    Raises:
-        DataError: nothing readable is there, or a test split is missing and none is asked for.
-        Question: what is there may be made of photographs.
+    Raises DataError if no labels can be read, or a test split is missing and none is drawn; Question if some images may be
+    derived from photographs.
     """
     root, own = opened(root, own)
     raw = as_listed(root, own, looking)
@@ -185,13 +189,13 @@ def read(root: Path, own: Own, looking: bool = False) -> RawSet:
 
 
 def as_listed(root: Path, own: Own, looking: bool) -> RawSet:
-    """The images that the labels name, without what `read` adds to them. Arguments and errors as there."""
+    """The images that the labels name, before `read` applies the options. Arguments and errors as in `read`."""
     kind, heads = own.format or "table", {}
     files = own.files or ([table.DOCUMENTED[0]] if kind == "table" else [])
     for name in files:
         if not (root / name).is_file():
             raise DataError(f"{root / name}: no such file of labels; look at what is there: dicap-stage init-data {root}")
-    if own.format is None:  # nobody ran `init-data`
+    if own.format is None:  # `init-data` was not run
         heads = {head: head for head in read_sheets([root / name for name in files]).header if head in table.DOCUMENTED[1]}
     own = own.model_copy(update={"format": kind, "files": files or None} | heads)
     listing = with_words(READERS[kind](root, own), own, looking)
@@ -199,37 +203,33 @@ def as_listed(root: Path, own: Own, looking: bool) -> RawSet:
 
 
 def with_added(raw: RawSet, path: Path, base: Path, new_classes: Iterable[str] = ()) -> RawSet:
-    """Labels given later, in the file that `import-labels` writes. An unlabelled image becomes a training image.
+    """Add the labels in a file that `import-labels` wrote. An unlabelled image becomes a training image.
 
-    The newer word counts: where the data set itself says of an image what it said when its labels were imported, they count, else
-    it was corrected since. An image of the file that was removed is left out, with a note, and so is one that is another
-    photograph by now: its labels are not given to one of a similar name, but to one that is the same file, by whichever of
-    several links it goes now.
+    The newer labels count: imported labels, unless the data set's own labels of the image were corrected after the import.
+    Labels of a removed image, or of an image whose file is another photograph now, are left out with a note. An image that has
+    another name now keeps its labels only if both names are links to one file.
 
     Args:
-        base: the folder that ids are paths below.
-        new_classes: classes of which nothing is known in images that do not name them; so are those that no image of the data set
-            itself has.
+        base: the folder that ids are relative to.
+        new_classes: classes that are unknown in images that do not name them; classes that only the file names are such, too.
 
-    Raises:
-        DataError: the file is missing, or not readable.
+    Raises DataError if the file is missing or not readable.
     """
     ids = by_spelling(item.id for item in raw.items)
     added = {ids.get(image, ids.get(normalize("NFC", image), image)): given for image, given in added_before(path).items()}
     files = dict(zip((item.id for item in raw.items), getattr(raw.images, "paths", ()), strict=True))
     if others := sorted(added.keys() - files.keys()):
         links = {same_file(file): image for image, file in files.items()}
-        added = {links.get(same_file(base / image), image): added[image] for image in others} | {
-            image: given for image, given in added.items() if image in files
-        }
+        moved = {links.get(same_file(base / image), image): added[image] for image in others}
+        added = moved | {image: given for image, given in added.items() if image in files}
     names = sorted({*raw.classes, *(name for given in added.values() for name in given.labels)})
     number = {name: i for i, name in enumerate(names)}
     fresh = ({*names} - {*raw.classes}) | ({*new_classes} & {*names})
-    before = {*raw.classes} - fresh
+    own_classes = {*raw.classes} - fresh
     items, unknown, newer, exchanged, differ = [], 0, [], [], []
     for item in raw.items:
         own = given_of(item, raw.classes)
-        given, was, later = own.among(before) if own and fresh else own, None, added.get(item.id)
+        given, was, later = own.among(own_classes) if own and fresh else own, None, added.get(item.id)
         if later is not None and later.is_of_another(photo_mark(files[item.id])):
             exchanged.append(item.id)
         elif later is not None:
@@ -237,21 +237,21 @@ def with_added(raw: RawSet, path: Path, base: Path, new_classes: Iterable[str] =
             corrected = later.is_older(own)
             newer += [item.id] * corrected
             given = given.after(later) if corrected and given else later.after(given)
-            differ += [item.id] * (own is not None and not corrected and before & ({*own.labels} ^ {*given.labels}) != set())
+            differ += [item.id] * (own is not None and not corrected and own_classes & ({*own.labels} ^ {*given.labels}) != set())
         if given is not None:
             labels = tuple(sorted(number[name] for name in given.labels))
             absent = None if given.absent is None else tuple(sorted(number[name] for name in given.absent if name in number))
             unknown += bool(fresh) and given.absent is not None and not fresh <= {*given.labels, *given.absent}
-            if labels or absent != ():  # else nothing is known of it
+            if labels or absent != ():  # else nothing is known of the image
                 item = Item(item.id, item.path, "train" if was else item.split, labels, was, absent, item.group)
         items.append(item)
-    gone = sorted(added.keys() - files.keys())
-    notes = [*raw.notes, f"{len(added) - len(gone) - len(exchanged)} images have labels from {path.name}"]
+    removed = sorted(added.keys() - files.keys())
+    notes = [*raw.notes, f"{len(added) - len(removed) - len(exchanged)} images have labels from {path.name}"]
     texts = {
-        "labels of images that are not in the data set any more": gone,
-        "labels of images by whose names there are other photographs now, left out": exchanged,
-        "images whose own labels were changed after the import, and count": newer,
-        "images of which the data set itself says otherwise, and does not count": differ,
+        "labels of images that are not in the data set any more": removed,
+        "labels of images whose files are other photographs now, left out": exchanged,
+        "images whose own labels were changed after the import, so their own labels count": newer,
+        "images whose own labels differ from the imported labels, so the imported labels count": differ,
     }
     notes += [f"{path.name}: {text}: {len(ids)} (the first: {ids[0]})" for text, ids in texts.items() if ids]
     if fresh:
@@ -260,25 +260,22 @@ def with_added(raw: RawSet, path: Path, base: Path, new_classes: Iterable[str] =
 
 
 def photo_mark(file: Path) -> str:
-    """What tells a photograph from another one of its name; empty where it is not there."""
+    """A checksum that distinguishes photographs of one name; empty for a missing file."""
     return sha256(file)[:16] if file.is_file() else ""
 
 
 def forgotten(added: str | None, raw: RawSet) -> list[str]:
-    """Notes on lists of labels of images of the set that the one in force does not hold, as where params.yaml was taken back.
+    """Notes on lists with labels that `own.added` lacks, as after params.yaml was reverted.
 
-    Not on one whose images are among those of a longer list: that was written later, with all that was known before.
+    A list whose images are all in a longer list gets no note: the longer list was written later and holds all earlier labels.
     """
     kept = {*added_before(added)}
     files = dict(zip((item.id for item in raw.items), getattr(raw.images, "paths", ()), strict=True))
     lists = {path: added_before(path) for path in sorted((Path(added).parent if added else LISTS).glob("added-*.csv"))}
     notes = []
     for path, labels in lists.items():
-        lost = [
-            image
-            for image in sorted(labels.keys() & files.keys() - kept)
-            if not labels[image].is_of_another(photo_mark(files[image]))
-        ]
+        missing = sorted(labels.keys() & files.keys() - kept)
+        lost = [image for image in missing if not labels[image].is_of_another(photo_mark(files[image]))]
         if lost and not any(labels.keys() < others.keys() for others in lists.values()):
             text = f"{path} holds labels of {len(lost)} images that own.added ({added or 'empty'}) does not"
             notes.append(f"{text} (the first: {lost[0]}); dicap-stage import-labels {path} brings them back")
@@ -286,17 +283,16 @@ def forgotten(added: str | None, raw: RawSet) -> list[str]:
 
 
 def given_of(item: Item, classes: list[str]) -> Given | None:
-    """What is known of an image, by name; None where it is not labelled."""
+    """The labels of an item by their names; None if the item is not labelled."""
     if item.labels is None:
         return None
     return Given([classes[c] for c in item.labels], None if item.absent is None else [classes[c] for c in item.absent])
 
 
 def added_before(path: Path | str | None) -> dict[str, Given]:
-    """What `import-labels` wrote, in whose file names are separated by `;` alone; {} where there is none.
+    """{image: labels} that `import-labels` wrote; {} without a file.
 
-    Raises:
-        DataError: the file is missing, or its content is not that which it is named by.
+    Raises DataError if the file is missing or its content does not fit the checksum in its name.
     """
     if path is None:
         return {}
@@ -305,13 +301,13 @@ def added_before(path: Path | str | None) -> dict[str, Given]:
         raise DataError(f"{path}: no such file; bring it back (git checkout {path}), or set own.added to null")
     named = LISTED.fullmatch(path.name)
     if named is not None and named[1] != content_mark(path.read_bytes()):
-        way = f"bring it back (git checkout {path}), or rename it and set own.added to that"
+        way = f"bring it back (git checkout {path}), or rename it and set own.added to the new name"
         raise DataError(f"{path}: not as import-labels wrote it; {way}")
     return read_added(path, separator=";")
 
 
 def content_mark(content: bytes) -> str:
-    """What a list of imported labels is named by, whichever ends of lines Git gave it."""
+    """The checksum in the name of a list of imported labels; it does not depend on the ends of lines, which Git may change."""
     return hashlib.sha256(content.replace(b"\r\n", b"\n")).hexdigest()[:12]
 
 
@@ -321,19 +317,17 @@ def read_added(
     images: Iterable[str] | None = None,
     separator: str = "auto",
 ) -> dict[str, Given]:
-    """{image: what is known of it} of a table with columns image and labels; rows that are empty are left out, `-` means none.
+    """{image: labels} of a table with columns image and labels. Rows with empty labels are left out; `-` means none.
 
-    With a column `absent` beside the labels nothing is known of the classes that are in neither of the two; there `*` means all
-    but the labels, and `-` none.
+    With a column `absent`, classes in neither column are unknown; in this column `*` means all but the labels, and `-` none.
 
     Args:
-        known: names of classes, which settle what a comma between two of them means.
-        images: ids of the data set. Folders are part of a name: where `a/1.jpg` was removed its labels are not those of `1.jpg`.
-        separator: what separates names; `auto`: `;`, and a question where a comma might.
+        known: names of classes, which show whether a comma separates names or belongs to a name.
+        images: ids of the data set. Folders are part of a name: labels of a removed `a/1.jpg` are not given to `1.jpg`.
+        separator: what separates names; `auto`: `;`, and an error if a comma might.
 
-    Raises:
-        DataError: the file is missing, lacks a column or has another, gives an image two answers, names one that is not among
-            `images`, says of a class that it is there and not, or leaves open what an empty cell of `absent` means.
+    Raises DataError if the file is missing, a column is missing or unknown, an image is not among `images` or has other labels on
+    a second row, a class is both a label and absent, or a cell of `absent` is empty beside labels.
     """
     if not path.is_file():
         raise DataError(f"{path}: no such file; `dicap-stage import-labels` writes it")
@@ -343,8 +337,8 @@ def read_added(
         raise DataError(f"{path}: answers of a model, which are no labels; correct them, then take out the column unsure")
     if lost := [name for name in ("image", "labels") if name not in sheet.header]:
         raise sheet.lacks(lost[0], "expected image, labels")
-    if strange := [name for name in sheet.header if name not in IMPORTED]:
-        raise DataError(f"{path}: column {strange[0]} is none that import-labels reads, and may change the labels; take it out")
+    if unknown := [name for name in sheet.header if name not in IMPORTED]:
+        raise DataError(f"{path}: import-labels does not know column {unknown[0]}, which may change the labels; take it out")
     given: dict[str, Given] = {}
     ids = None if images is None else by_spelling(images)
     between = ";" if separator == "auto" else separator
@@ -357,7 +351,7 @@ def read_added(
         separated = sheet.separated({"labels", "absent"} & {*sheet.header})
         try:
             ask_of_names(places | dict.fromkeys(certain, ""), certain, True, separated)
-        except Question as question:  # whose options are those of another command
+        except Question as question:  # its options belong to `init-data`
             raise DataError(question.text) from None
     marks = [sheet.raw(head) if head in sheet.header else [None] * len(present) for head in ("was", "photo")]
     in_part = any(gone is not None for gone in absent)
@@ -369,9 +363,9 @@ def read_added(
         whole = names == [] or gone == [OTHERS]
         of_image = Given(names or [], None if whole else gone, None if was == "?" else was, photo)
         if ids is not None:
-            forms = name, name.strip(), normalize("NFC", name.strip())  # a name may begin with a blank
-            if (image := next((ids[form] for form in forms if form in ids), None)) is None:
-                if LISTED.fullmatch(path.name):  # all that was ever given
+            spellings = name, name.strip(), normalize("NFC", name.strip())  # a name may begin with a blank
+            if (image := next((ids[spelling] for spelling in spellings if spelling in ids), None)) is None:
+                if LISTED.fullmatch(path.name):  # such a list keeps the labels of removed images
                     continue
                 raise sheet.error(row, f"image {name!r} is not in the data set; write its id as `suggest` does")
             name = image
@@ -382,19 +376,18 @@ def read_added(
 
 
 def by_spelling(ids: Iterable[str]) -> dict[str, str]:
-    """{spelling: image}, of each by its id and by the composed one: a program may write an accent as a letter of its own."""
+    """{spelling: image}: each image by its id and by its id in NFC, since a program may write an accent as a letter."""
     ids = [*ids]
     return {normalize("NFC", image): image for image in ids} | {image: image for image in ids}
 
 
 def with_unlabelled(raw: RawSet, folder: Path, base: Path, ignore: Iterable[str] | None = None) -> RawSet:
-    """Images of a second folder without labels; those already in the set, under any name, are passed over.
+    """Add the images of a second folder as unlabelled images, except files that are already in the set under any name.
 
-    Their ids are their paths below `base`, the folder of the data set; of a folder elsewhere they begin with its name. So an
-    image keeps its id, and with it the labels given later, whatever other images there are.
+    The ids are paths below `base`, the folder of the data set; for a folder outside `base` they begin with the folder's name. So
+    an image keeps its id, and the labels added to it, when other images come or go.
 
-    Raises:
-        DataError: there is no such folder, or one of its images would have the id of another image.
+    Raises DataError if there is no such folder, or if an image would have the id of another image.
     """
     assert isinstance(raw.images, FileImages)
     known = {same_file(file) for file in raw.images.paths}
@@ -404,15 +397,15 @@ def with_unlabelled(raw: RawSet, folder: Path, base: Path, ignore: Iterable[str]
     place = Path(os.path.relpath(folder.resolve(), base.resolve()))
     prefix = Path(folder.resolve().name) if ".." in place.parts else place
     more = [Item(readable((prefix / path).as_posix()), readable(path), "unlabeled", None) for path in others]
-    if twice := sorted({item.id for item in raw.items} & {item.id for item in more}):
-        raise DataError(f"{folder}: {twice[0]!r} is the name of an image of the data set too; rename the folder")
+    if clashes := sorted({item.id for item in raw.items} & {item.id for item in more}):
+        raise DataError(f"{folder}: {clashes[0]!r} is the name of an image of the data set too; rename the folder")
     notes = [*raw.notes, *([f"{len(more)} unlabelled images: photographs in {folder} that no row names"] if more else [])]
     files = [*raw.images.paths, *(folder / path for path in others)]
     return replace(raw, items=[*raw.items, *more], images=FileImages(Path(), files, raw.images.below, upright=True), notes=notes)
 
 
 def with_test(raw: RawSet, share: float) -> RawSet:
-    """A test split of the labelled training images, stratified so that rare classes are in both parts; a group stays together."""
+    """Draw a test split from the labelled training images, with rare classes in both parts; a group stays on one side."""
     groups: dict[str, list[int]] = {}
     for i, item in enumerate(raw.items):
         if item.split == "train":
@@ -422,8 +415,8 @@ def with_test(raw: RawSet, share: float) -> RawSet:
     for place, rows in enumerate(groups.values()):
         labels[place, [c for row in rows for c in raw.items[row].labels or ()]] = True
     if len(names) == 1:
-        what = f"all labelled images ({len(groups[names[0]])}) are one photograph, its copies or its group"
-        raise DataError(f"{raw.dataset}: {what}; a test split needs another; where folders are the labels: --format folders")
+        text = f"all labelled images ({len(groups[names[0]])}) are copies of one photograph or of one group"
+        raise DataError(f"{raw.dataset}: {text}; a test split needs another; where folders are the labels: --format folders")
     order = order_by_name(names, 0, "test")
     chosen = {row for place in np.flatnonzero(stratified(labels[order], share)) for row in groups[names[order[place]]]}
     items = [replace(item, split="test") if i in chosen else item for i, item in enumerate(raw.items)]
@@ -433,11 +426,11 @@ def with_test(raw: RawSet, share: float) -> RawSet:
 
 
 def stratified(labels: np.ndarray, share: float) -> np.ndarray:
-    """Which rows are drawn as the test part, (N,) bool: the first of them, but that no class is left out on a side.
+    """Which rows are drawn as the test part, (N,) bool: the first rows, adjusted so that each class is in both parts.
 
-    From the rarest class to the commonest, each has at least half its share in either part, and one image of two: its first rows
-    in the one, its last in the other. Hence in a drawn order that does not depend on the other rows
-    (`dicap.randomness.order_by_name`) a list that grows moves hardly a row, as an exactly balanced draw would.
+    From the rarest class to the commonest, each class with two images or more gets at least half its share in either part: its
+    first rows in the test part, its last rows in the other. The rows come in a drawn order in which the place of a row does not
+    depend on other rows (`dicap.randomness.order_by_name`), so adding rows moves few; an exactly balanced draw would move many.
 
     Args:
         labels: (N, C) bool; share: of the rows, in (0, 1).
@@ -446,8 +439,8 @@ def stratified(labels: np.ndarray, share: float) -> np.ndarray:
     part = np.full(n, -1)
     for c in np.argsort(counts, kind="stable")[np.count_nonzero(counts < 2) :]:  # a single image is in one part
         rows = np.flatnonzero(labels[:, c])
-        for side, its_share in ((1, share), (0, 1 - share)):
-            lacking = max(int(its_share * len(rows) / 2), 1) - np.count_nonzero(part[rows] == side)
+        for side, portion in ((1, share), (0, 1 - share)):
+            lacking = max(int(portion * len(rows) / 2), 1) - np.count_nonzero(part[rows] == side)
             free = rows[part[rows] < 0][:: 1 if side else -1]
             part[free[: max(lacking, 0)]] = side
     wanted = min(max(round(share * n), 1), n - 1) - np.count_nonzero(part == 1)

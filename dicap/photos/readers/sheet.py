@@ -1,4 +1,4 @@
-"""Tables as people have them, CSV in UTF-8 and Parquet, as columns of cells; and the names in a cell of labels."""
+"""Read tables, CSV in UTF-8 or Parquet, into columns of cells, and read the names in a cell of labels."""
 
 import ast
 import csv
@@ -17,13 +17,13 @@ import pyarrow as pa
 from dicap.data.sources.files import is_image_name
 from dicap.errors import DataError, first_line, first_of
 
-SEPARATORS = ",;\t|"  # of cells: that of which the heads have most
-NONE = "-"  # a cell that says: none of the classes
-OTHERS = "*"  # a cell of absent classes that says: all but the labels
+SEPARATORS = ",;\t|"  # of cells: the one that occurs most often in the line of heads separates
+NONE = "-"  # a cell that means: none of the classes
+OTHERS = "*"  # a cell of absent classes that means: all classes but the labels
 TRUE, FALSE = ("true", "yes", "y", "x", "✓", "✔"), ("false", "no", "n")
 YES, NO, MINUS = ("1", "1.0", *TRUE), ("0", "0.0", *FALSE), ("-1", "-1.0")
 MARKS = frozenset((*YES, *NO, *MINUS))
-Names = list[list[str] | None]  # of each row, sorted; [] for `-` (none), None where nothing is said
+Names = list[list[str] | None]  # for each row the sorted names; [] for `-` (none), None for an empty cell
 
 
 @dataclass
@@ -31,9 +31,11 @@ class Sheet:
     """The cells of a table, or of several that are read as one.
 
     Attributes:
-        cells: a column of objects for each head: texts, and in Parquet lists of labels; None where a row's file has none.
-        places: file and line (in Parquet the row) of each row.
-        files: the file of each row.
+        path: the file, or the first of several, for messages.
+        cells: (N rows) a column of objects for each head: texts, and in Parquet lists of labels; None where the row's file lacks
+            the column.
+        places: (N) file and line (in Parquet the row) of each row.
+        files: (N) the file of each row.
     """
 
     path: Path
@@ -47,7 +49,7 @@ class Sheet:
         return list(self.cells.columns)
 
     def raw(self, head: str | None) -> list[str]:
-        """A column as texts with the blanks around; a missing value is an empty one, and no column is empty."""
+        """A column as texts with surrounding blanks; a missing value, and every cell of the column None, is an empty text."""
         return [""] * len(self.places) if head is None else ["" if cell is None else str(cell) for cell in self.cells[head]]
 
     def texts(self, head: str | None) -> list[str]:
@@ -55,23 +57,23 @@ class Sheet:
         return [text.strip() for text in self.raw(head)]
 
     def separated(self, heads: Iterable[str], separator: str = "auto") -> str | None:
-        """The cells of some columns in which `;` separates names, or what is said to, joined; None where all cells are lists."""
+        """The cells of some columns that hold `;` or the separator, joined; None if every filled cell is a list."""
         mark = ";" if separator == "auto" else separator
         cells = [cell.strip() for head in heads for cell in self.cells[head] if isinstance(cell, str)]
         texts = [cell for cell in cells if cell not in ("", NONE) and _literal(cell) is None]
         return "".join(text for text in texts if ";" in text or mark in text) if texts else None
 
     def error(self, row: int, text: str) -> DataError:
-        """The error of one of the rows."""
+        """An error in one row."""
         return DataError(f"{self.places[row]}: {text}")
 
     def lacks(self, head: str, way: str) -> DataError:
-        """The error of a column that is not there, and what to do."""
+        """The error for a missing column. `way`: what to do."""
         return DataError(f"{self.path}: column {head} is missing (found {', '.join(self.header) or 'nothing'}); {way}")
 
 
 def read_sheets(paths: Sequence[Path]) -> Sheet:
-    """Read one table or several as one, with the columns of all. Raises DataError as `read_sheet`, or where there is no row."""
+    """Read several tables as one, with the columns of all. Raises DataError as `read_sheet`, or if there is no row."""
     sheets = [read_sheet(path) for path in paths]
     cells = pd.concat([sheet.cells for sheet in sheets], ignore_index=True)
     if cells.empty:
@@ -84,24 +86,25 @@ def read_sheets(paths: Sequence[Path]) -> Sheet:
 def read_sheet(path: Path) -> Sheet:
     """Read a table.
 
-    Raises:
-        DataError: the file is missing, is not UTF-8, has rows of other lengths, the heads a second time or two columns of one
-            head, or is a spreadsheet of another format.
+    Raises DataError if the file is missing, not UTF-8 or a spreadsheet of another format, if rows differ in their number of
+    cells, if the heads occur a second time, or if two columns have one head.
     """
     ending = path.suffix.lower()
     if ending in (".xlsx", ".xls", ".ods", ".numbers"):
         raise DataError(f"{path}: a spreadsheet; save it as CSV (UTF-8) and name that")
     try:
         cells, places = _parquet(path) if ending == ".parquet" else _csv(path)
-    except (pa.ArrowException, csv.Error, OSError) as error:
+    except DataError:
+        raise
+    except (pa.ArrowException, csv.Error, OSError, ValueError) as error:  # ValueError: also of pandas' metadata in Parquet
         raise DataError(f"{path}: not readable ({first_line(error)}); write it again") from None
     header = [str(head).strip() for head in cells.columns]
     texts = [["" if cell is None else str(cell).strip() for cell in row] for row in cells.itertuples(index=False, name=None)]
     if header in texts:
-        raise DataError(f"{places[texts.index(header)]}: the heads a second time; take the row out")
+        raise DataError(f"{places[texts.index(header)]}: repeats the heads; take the row out")
     cells.columns = [head or f"column {number}" for number, head in enumerate(header, 1)]
-    if any(twice := cells.columns.duplicated()):
-        raise DataError(f"{path}: column {cells.columns[twice][0]} occurs twice; keep one")
+    if any(is_repeated := cells.columns.duplicated()):
+        raise DataError(f"{path}: column {cells.columns[is_repeated][0]} occurs twice; keep one")
     return Sheet(path, cells, places, [path] * len(places))
 
 
@@ -117,7 +120,7 @@ def decode(path: Path) -> str:
 
 
 def _csv(path: Path) -> tuple[pd.DataFrame, list[str]]:
-    """Cells and their places, by Python's reader, which knows the line of each row; pandas' fills up rows that are cut short."""
+    """Cells and their places. Python's reader knows the line of each row; pandas would fill up rows that are cut short."""
     text = decode(path).lstrip("\r\n")
     separator = max(SEPARATORS, key=text.partition("\n")[0].count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
@@ -137,16 +140,12 @@ def _csv(path: Path) -> tuple[pd.DataFrame, list[str]]:
 
 
 def _parquet(path: Path) -> tuple[pd.DataFrame, list[str]]:
-    """Its cells, empty for a missing value and a list for an array, and their places."""
-    with open(path, "rb") as file:  # pyarrow's message would have the path a second time, and be cut by its length
-        try:
-            frame = pd.read_parquet(file)
-            frame = frame if isinstance(frame.index, pd.RangeIndex) else frame.reset_index()
-        except ValueError as error:  # of pyarrow, or of what pandas keeps in the metadata
-            raise DataError(f"{path}: not readable ({first_line(error)}); write it again") from None
-    cells = (
-        frame.astype(object).where(frame.notna(), "").map(lambda cell: cell.tolist() if isinstance(cell, np.ndarray) else cell)
-    )
+    """Cells, empty for a missing value and a list for an array, and their places."""
+    with open(path, "rb") as file:  # given the path, pyarrow would repeat the path in its message, which then may be cut
+        frame = pd.read_parquet(file)
+    frame = frame if isinstance(frame.index, pd.RangeIndex) else frame.reset_index()
+    cells = frame.astype(object).where(frame.notna(), "")
+    cells = cells.map(lambda cell: cell.tolist() if isinstance(cell, np.ndarray) else cell)
     return cells, [f"{path}: row {number}" for number in range(1, len(frame) + 1)]
 
 
@@ -154,11 +153,11 @@ def read_names(sheet: Sheet, head: str, separator: str, what: str = "labels") ->
     """The names in each row of a column of labels.
 
     Args:
-        separator: what separates names, beside `;`; `auto`: nothing else. But for `;` a list as Python or JSON writes it is one.
+        separator: what separates names, beside `;`; `auto`: nothing else. Unless the separator is `;`, a list in the syntax of
+            Python or JSON is read as a list.
         what: name of the column, for messages.
 
-    Raises:
-        DataError: a cell holds something else, or `-` among names.
+    Raises DataError if a cell holds something else than names, or `-` among names.
     """
     between = ";" if separator == "auto" else f"{re.escape(separator)}|;"
     names_of: Names = []
@@ -175,8 +174,8 @@ def read_names(sheet: Sheet, head: str, separator: str, what: str = "labels") ->
         elif isinstance(parts, list | tuple | set) and all(isinstance(part, int | str) for part in parts):
             names = {unicodedata.normalize("NFC", str(part).strip()) for part in parts} - {""}
             if NONE in names:
-                raise sheet.error(row, f"{what}: `{NONE}` says none of the classes and is no name among others")
-            names_of.append(sorted(names) if names or not parts else None)  # `['']` is an empty cell that was split
+                raise sheet.error(row, f"{what}: `{NONE}` means none of the classes, so it stands alone; take it out")
+            names_of.append(sorted(names) if names or not parts else None)  # [''] comes from splitting an empty cell
         else:
             shown = str(cell) if len(str(cell)) <= 60 else f"{str(cell)[:57]}..."
             raise sheet.error(row, f"{what}: found {shown}, expected names, as one text with `;` between or as a list")
@@ -184,14 +183,14 @@ def read_names(sheet: Sheet, head: str, separator: str, what: str = "labels") ->
 
 
 def _literal(text: str) -> Any:
-    """The list, or mapping, that a text is in Python, and so in JSON where it holds texts alone; None where it is none.
+    """The list or mapping that a text means in the syntax of Python (or JSON, if it holds texts only); None for other texts.
 
-    An array as NumPy prints it, without commas, is none: Python would join its names.
+    An array as NumPy prints it, without commas, is not read: Python would join its names.
     """
     if text[:1] not in ("[", "(", "{", "'", '"') or re.search(r"""(['"])\s+\1""", text):
         return None
     try:
-        value = ast.literal_eval(f"[{text}]" if text[0] in "'\"" else text)  # names within quotes too
+        value = ast.literal_eval(f"[{text}]" if text[0] in "'\"" else text)  # also quoted names without brackets
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return None
     return value if isinstance(value, list | tuple | set | dict) else None

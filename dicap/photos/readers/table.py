@@ -1,4 +1,4 @@
-"""`table`: anybody's own images, listed in CSV or Parquet files; each column has the role that the settings give it."""
+"""Format `table`: images listed in CSV or Parquet files; the settings give each column its role."""
 
 from pathlib import Path
 
@@ -15,15 +15,13 @@ SINGLE = ("image", "labels", "split", "group", "value", "absent", "open")  # rol
 
 
 def read(root: Path, own: Own) -> Listing:
-    """Read the table, or several as one, as the settings say: nothing is guessed.
+    """Read one table, or several as one, as the settings say: nothing is guessed.
 
-    A row with labels is a training image where no split is said, and one without is not labelled. All classes but a row's labels
-    are absent; nothing is known of others than those that a column `absent`, of values or of a class speaks of. Where all columns
-    of classes are empty nothing is said of the row if a blank means absent (`own.empty`), else it is not labelled.
+    Without a split, a row with labels is a training image, and a row without labels is not labelled. All classes but a row's
+    labels are absent; but with a column `absent`, a column of values or columns of classes, only the classes that these name are
+    known. If all columns of classes are empty, the row is empty where a blank means absent (`own.empty`), else not labelled.
 
-    Raises:
-        DataError: a file or one of its rows is not as described; names the line. A column has no role.
-        Question: what -1 or an empty cell says.
+    Raises DataError if a column has no role, or for a faulty row; Question if the meaning of -1 or of an empty cell is open.
     """
     files = own.files or []
     sheet = read_sheets([root / name for name in files])
@@ -33,14 +31,16 @@ def read(root: Path, own: Own) -> Listing:
     if own.image is None or (own.labels is None) == (not own.classes):
         raise sheet.lacks("of images, of labels or of a class", "run `dicap-stage init-data` again")
     if own.value is not None and own.rows == "image":
-        raise DataError(f"{sheet.path}: by --value {typed(own.value)} a row is one label of its image; or leave out --rows image")
+        text = f"with --value {typed(own.value)} each row is one label of its image"
+        raise DataError(f"{sheet.path}: {text}; leave out --rows image, or --value")
     labels, absent, separated = _labels(sheet, own)
     rows, notes = _rows(sheet, own, root, labels, absent)
     names = {name for row in rows if row.split != "unlabeled" for name in row.labels or ()}
-    gone = {name for row in rows for name in row.absent or ()}
-    if own.absent and gone and not gone & names:
-        raise DataError(f"{sheet.path}: column absent: {min(gone)!r} is no label of any row, nor is any other name; correct it")
-    roles = {key: f"column {head}" for key in SINGLE if (head := getattr(own, key)) is not None}  # in words, for the user
+    absent_names = {name for row in rows for name in row.absent or ()}
+    if own.absent and absent_names and not absent_names & names:
+        text = f"{min(absent_names)!r} is no label of any row, nor is any other name in this column"
+        raise DataError(f"{sheet.path}: column absent: {text}; correct it")
+    roles = {key: f"column {head}" for key in SINGLE if (head := getattr(own, key)) is not None}  # for the user
     if own.classes is not None:
         roles["labels"] = f"{len(own.classes)} columns of 0 and 1 ({', '.join(own.classes)}; --ignore leaves one out)"
     roles |= {"not used": ", ".join(own.ignore)} if own.ignore else {}
@@ -49,7 +49,7 @@ def read(root: Path, own: Own) -> Listing:
 
 
 def without_role(sheet: Sheet, own: Own) -> list[str]:
-    """The columns that have no role. Raises DataError where a role's column is not there."""
+    """The columns that have no role. Raises DataError if the column of a role is missing."""
     used = [*filter(None, (getattr(own, key) for key in SINGLE)), *(own.classes or ())]
     if lost := [head for head in used if head not in sheet.header]:
         raise sheet.lacks(lost[0], "name one that is there, or run `dicap-stage init-data` again")
@@ -57,7 +57,7 @@ def without_role(sheet: Sheet, own: Own) -> list[str]:
 
 
 def _labels(sheet: Sheet, own: Own) -> tuple[Names, Names, str | None]:
-    """The labels of each row, the classes known to be absent (None: all others), and `Listing.separated`."""
+    """The labels of each row, the classes known to be absent (None: all but the labels), and `Listing.separated`."""
     if own.labels is None:
         return *_marked(sheet, own, own.classes or [], []), None
     labels = read_names(sheet, own.labels, own.separator)
@@ -68,13 +68,13 @@ def _labels(sheet: Sheet, own: Own) -> tuple[Names, Names, str | None]:
 
 
 def _rows(sheet: Sheet, own: Own, root: Path, labels: Names, absent: Names) -> tuple[list[Row], list[str]]:
-    """The rows of images, and notes."""
+    """Return the rows of images, and notes."""
     rows, notes = [], []
     splits = sheet.texts(own.split)
     if own.split is None and len({*sheet.files}) > 1:
         of_file = {path: split_in(path, root) or "" for path in sheet.files}
         if any(of_file.values()) and (lost := [path for path, split in of_file.items() if not split]):
-            raise DataError(f"{lost[0]}: names no split, as other files do; rename it to train, val, test or unlabeled")
+            raise DataError(f"{lost[0]}: names no split, unlike other files; rename it to train, val, test or unlabeled")
         splits = [of_file[path] for path in sheet.files]
     groups = sheet.texts(own.group)
     no_groups = {name for name in {*groups} if name == NONE or says_nothing(name, {*groups})}
@@ -85,8 +85,8 @@ def _rows(sheet: Sheet, own: Own, root: Path, labels: Names, absent: Names) -> t
         if not image.strip() or has_control(image.strip()):
             raise sheet.error(i, f"column image: found {image.strip()!r}; name a file, in several tables under the same head")
         if groups[i] in no_groups:
-            text = f"group: {groups[i]!r} would be one group of all such rows"
-            raise sheet.error(i, f"{text}; write nothing where it is not known, or another name")
+            text = f"group: {groups[i]!r} would make one group of all rows that have it"
+            raise sheet.error(i, f"{text}; leave the cell empty if the group is not known, or write another name")
         if own.absent is not None and names and gone is None:
             if own.empty_absent == "auto":
                 text = "absent: empty beside labels: are the other classes unknown, or absent (--empty-absent absent)?"
@@ -95,18 +95,18 @@ def _rows(sheet: Sheet, own: Own, root: Path, labels: Names, absent: Names) -> t
         empty = names is None and not gone
         whole = empty or gone is None or gone == [OTHERS] or (own.labels is not None and own.value is None and names == [])
         known = None if whole else frozenset(gone or ())
-        nothing = unlabelled[i] or (empty and (own.labels is not None or own.blank != "absent"))
-        said = None if nothing else frozenset(names or ())
-        rows.append(Row(image, said, split, known, groups[i] or None, empty, where, (sheet.files[i].parent,)))
+        is_unlabelled = unlabelled[i] or (empty and (own.labels is not None or own.blank != "absent"))
+        present = None if is_unlabelled else frozenset(names or ())
+        rows.append(Row(image, present, split, known, groups[i] or None, empty, where, (sheet.files[i].parent,)))
     if own.split is not None and not all(splits) and any(splits):
         notes.append(f"{sheet.path.name}: {splits.count('')} rows name no split: they train if they have labels")
-    if open_ := sum(row.labels is None and row.split is None for row in rows):
-        notes.append(f"rows with neither split nor labels, taken as not labelled: {open_}")
+    if count := sum(row.labels is None and row.split is None for row in rows):
+        notes.append(f"rows with neither split nor labels, taken as not labelled: {count}")
     return rows, notes
 
 
 def marks(sheet: Sheet, head: str | None) -> list[int | None]:
-    """The values of a column of 0 and 1 (also true and false, yes and no), -1 and empty cells (None). Raises DataError."""
+    """The values of a column of 0 and 1 (or true and false, yes and no) and -1; None for an empty cell. Raises DataError."""
     values: list[int | None] = []
     for row, text in enumerate(sheet.texts(head)):
         value = text.casefold()
@@ -119,10 +119,11 @@ def marks(sheet: Sheet, head: str | None) -> list[int | None]:
 
 
 def _marked(sheet: Sheet, own: Own, heads: list[str], names: Names) -> tuple[Names, Names]:
-    """The labels and the absent classes (None: all others) of each row, of which columns say whether they are there.
+    """The labels and the absent classes (None: all but the labels) of each row, from columns of 0 and 1.
 
     Args:
-        names: what the column of values is of in each row; columns of classes are of the class of their head.
+        heads: the columns of classes, or the column of values alone (`own.value`).
+        names: the labels of each row to which the column of values refers; a column of a class refers to its head.
     """
     values = {head: marks(sheet, head) for head in heads}
     usual = "unknown" if any(0 in column for column in values.values()) else "absent"
@@ -130,25 +131,24 @@ def _marked(sheet: Sheet, own: Own, heads: list[str], names: Names) -> tuple[Nam
     absent: Names = []
     for row, place in enumerate(sheet.places):
         sides: dict[str, set[str]] = {"here": set(), "absent": set(), "unknown": set()}
-        nothing = own.value is None and all(column[row] is None for column in values.values())
+        is_empty = own.value is None and all(column[row] is None for column in values.values())
         for head, value in ((head, column[row]) for head, column in values.items()):
-            is_lost = sheet.cells[head][row] is None  # not in the row's file
-            meaning = {1: "here", 0: "absent", -1: own.minus, None: "unknown" if is_lost or nothing else own.blank}[value]
+            is_lost = sheet.cells[head][row] is None  # the row's file lacks the column
+            meaning = {1: "here", 0: "absent", -1: own.minus, None: "unknown" if is_lost or is_empty else own.blank}[value]
             if meaning == "auto":
                 key, what = ("minus", "-1") if value == -1 else ("blank", "empty")
                 text = f"column {head} is {what}: is the class absent, or is it unknown (--{key} absent or unknown)?"
                 raise Question(f"{place}: {text}", **{key: usual})
             sides[meaning].update([head] if own.value is None else names[row] or [])
-        present.append(None if nothing else sorted(sides["here"]))
-        absent.append(None if nothing or (own.value is None and not sides["unknown"]) else sorted(sides["absent"]))
+        present.append(None if is_empty else sorted(sides["here"]))
+        absent.append(None if is_empty or (own.value is None and not sides["unknown"]) else sorted(sides["absent"]))
     return present, absent
 
 
 def read_absent(sheet: Sheet, head: str | None, present: Names, separator: str) -> Names:
-    """The names of each row's cell of absent classes, sorted; [] for `-`, [OTHERS] for `*`, None for an empty cell or no column.
+    """The sorted names in each row's cell of absent classes; [] for `-`, [OTHERS] for `*`, None for an empty cell or no column.
 
-    Raises:
-        DataError: a row says of a class that it is there and that it is not; names the row and the class.
+    Raises DataError if a row names a class both as a label and as absent.
     """
     if head is None:
         return [None] * len(present)

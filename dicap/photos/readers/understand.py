@@ -1,7 +1,7 @@
-"""What a folder of somebody's holds: the reading of its labels, which `init-data` writes down, or a question.
+"""From the files of a folder to the reading of its labels, which `init-data` writes down, or to a question.
 
-Every column of a table and every file has a role, or is named as one that says nothing about labels, or is asked about, with the
-reading that would be chosen and the options that say so. Heads are believed where they are those of known programs.
+Every file and every column of a table gets a role, is ignored because an option says so, or becomes a question. A question
+proposes a reading and names the options that select it. Column heads that well-known programs write are trusted.
 """
 
 import re
@@ -26,64 +26,64 @@ from dicap.photos.readers.table import DOCUMENTED, without_role
 from dicap.settings import Own
 from dicap.settings.catalogue import FORMATS
 
-TABLES = (DOCUMENTED[0], "labels.parquet")  # where one of these is there, no other file is meant
+TABLES = (DOCUMENTED[0], "labels.parquet")  # if one of these exists, no other file is read
 TABULAR, IF_NAMED = (".csv", ".tsv", ".tab", ".parquet"), (".txt", ".xlsx", ".xls", ".ods")
-SEVERAL = 3  # columns of 0 and 1 that are believed rather than a column of texts beside them
-ROLES = {  # of columns that are asked about
+SEVERAL = 3  # from this number on, columns of 0 and 1 are preferred to a column of texts
+ROLES = {  # questions about a column, by the proposed role
     "open": "is a row with 1 in column {} not labelled?",
     "value": "is the label there where column {} is 1, and known to be absent where it is 0 (else --ignore)?",
     "group": "do photographs of one value of column {} belong on one side of every split?",
 }
-# Folders of a program or a system, and bundles of a program's own files.
+# Folders that a program or the operating system makes, and bundles of a program's own files.
 OF_PROGRAMS = re.compile(r"[@#$_~].*|.+\.[a-z]{6,}|system volume information|papierkorb|trash", re.IGNORECASE)
 WRITE = "write the labels as labels.csv with the columns image, labels, or export them as COCO JSON"
 
 
-def understand(place: Path, said: Own) -> tuple[Path, Own]:
-    """The folder of the data set, and the reading of its labels.
+def understand(place: Path, options: Own) -> tuple[Path, Own]:
+    """Return the folder of the data set and the reading of its labels.
 
     Args:
         place: the folder, or the file of labels in it.
-        said: what the user says of it.
+        options: settings that the user gave.
 
-    Raises:
-        DataError: nothing readable is there.
-        Question: a file or a column has no role that is known.
+    Raises DataError if no readable labels are found; Question if the role of a file or of a column is unclear.
     """
-    root, said = opened(place, said)
-    aside = Path(said.unlabeled_root or root).resolve()
-    if root.resolve() in aside.parents:  # whose photographs are no label's
-        said = said.model_copy(update={"ignore": [*(said.ignore or ()), aside.relative_to(root.resolve()).as_posix()]})
-    others = [name for name in list_others(root) if not is_ignored(name, said.ignore) and not is_ours(root / name)]
-    kind, files = ("folders", []) if said.format == "folders" else _labels(root, said, others)
-    if not said.files:
-        _ask_of_files(root, [name for name in others if name not in files and not _is_beside(name, kind)], kind, said, files)
-    one_an_image = kind == "voc_xml" and not said.files
-    own = said.model_copy(update={"format": kind, "files": None if one_an_image else files or None})
+    root, options = opened(place, options)
+    unlabeled = Path(options.unlabeled_root or root).resolve()
+    if root.resolve() in unlabeled.parents:  # the folder of unlabelled photographs is not the name of a label
+        ignore = [*(options.ignore or ()), unlabeled.relative_to(root.resolve()).as_posix()]
+        options = options.model_copy(update={"ignore": ignore})
+    others = [name for name in list_others(root) if not is_ignored(name, options.ignore) and not is_ours(root / name)]
+    kind, files = ("folders", []) if options.format == "folders" else _labels(root, options, others)
+    if not options.files:
+        unread = [name for name in others if name not in files and not _is_beside(name, kind)]
+        _ask_of_files(root, unread, kind, options, files)
+    file_per_image = kind == "voc_xml" and not options.files
+    own = options.model_copy(update={"format": kind, "files": None if file_per_image else files or None})
     return root, Columns(root, read_sheets([root / name for name in files]), own).understood() if kind == "table" else own
 
 
-def opened(place: Path, said: Own) -> tuple[Path, Own]:
-    """The folder of a data set, and the options with its file of labels where `place` is that. Raises DataError."""
+def opened(place: Path, options: Own) -> tuple[Path, Own]:
+    """Return the folder of a data set and the options; if `place` is a file of labels, the options name it. Raises DataError."""
     if not place.exists():
         raise DataError(f"{place}: no such folder or file; set data_root to the folder that holds your images and labels")
     root = base_of(place)
-    files = said.files or [place.relative_to(root).as_posix()]
-    return root, said.model_copy(update={"files": files}) if place.is_file() else said
+    files = options.files or [place.relative_to(root).as_posix()]
+    return root, options.model_copy(update={"files": files}) if place.is_file() else options
 
 
 def is_ours(path: Path) -> bool:
-    """Whether a command or a page of ours wrote a file: answers of a model are no labels, and a list is to be imported."""
+    """Whether a command or a page of this program wrote a table: a model's answers, or labels for `import-labels`."""
     header = set()
     if path.suffix.lower() in TABULAR:
         with suppress(DataError):
             header = {*read_sheet(path).header}
-    listed = header and re.search(r"labels-[0-9a-f]{6}.*\.csv$", path.name)  # also `Copy of labels-0a1b2c (1).csv`
-    return bool(listed) or any(known <= header for known in heads.OURS)
+    is_download = re.search(r"labels-[0-9a-f]{6}.*\.csv$", path.name)  # also `Copy of labels-0a1b2c (1).csv`
+    return bool(header and is_download) or any(known <= header for known in heads.OURS)
 
 
 def _format_of(root: Path, name: str, named: bool) -> str | None:
-    """The format of a file of labels; None where it is none. Raises DataError."""
+    """The format of a file of labels; None for another file. `named`: the user named the file. Raises DataError."""
     path, depth = root / name, name.count("/")
     ending = path.suffix.lower()
     if ending == ".xml":
@@ -96,83 +96,86 @@ def _format_of(root: Path, name: str, named: bool) -> str | None:
 
 
 def _is_beside(name: str, kind: str) -> bool:
-    """Whether a file is one that a format has beside its labels."""
+    """Whether a file belongs to a format without holding its labels."""
     path = Path(name)
-    of_voc = "ImageSets" in path.parts or path.name == "labelmap.txt"  # of CVAT
+    of_voc = "ImageSets" in path.parts or path.name == "labelmap.txt"  # CVAT writes labelmap.txt
     return path.name.startswith(coco_file.OTHERS) if kind == "coco" else kind == "voc_xml" and of_voc
 
 
-def _labels(root: Path, said: Own, others: list[str]) -> tuple[str, list[str]]:
-    """The format, and its files."""
-    for name in said.files or ():
+def _labels(root: Path, options: Own, others: list[str]) -> tuple[str, list[str]]:
+    """Return the format of the labels and the files that hold them."""
+    for name in options.files or ():
         if not (root / name).is_file():
-            raise DataError(f"{root / name}: no such file; name one that is there, or none")
+            raise DataError(f"{root / name}: no such file; name an existing file of labels, or leave --files out")
         if is_ours(root / name):
             raise DataError(f"{root / name}: answers of a model, or a list to import (`dicap-stage import-labels`); name labels")
-    strange: list[str] = []  # tables of something else than photographs
-    if not said.files:
+    without_images: list[str] = []  # tables that name no photograph
+    if not options.files:
         tables = [name for name in others if name.lower().endswith(TABULAR) and name.count("/") < 2]
         tails = Finder(root, []).tails if tables else {}
-        named = [name for name in tables if _names_one_of(tails, root / name)] or [name for name in tables if name in TABLES]
-        tops = _tops(list_images(root, required=False)) if tables and not named else set()
-        if named or (len(tops) > 1 and not of_anything(tops)):
-            strange = [name for name in tables if name not in named]
-            others = [name for name in others if name not in strange]
-    first = [name for name in TABLES if name in others and said.format in (None, "table")]
+        named = [name for name in tables if _names_image(tails, root / name)] or [name for name in tables if name in TABLES]
+        folders = _label_folders(list_images(root, required=False)) if tables and not named else set()
+        if named or (len(folders) > 1 and not of_anything(folders)):
+            without_images = [name for name in tables if name not in named]
+            others = [name for name in others if name not in without_images]
+    first = [name for name in TABLES if name in others and options.format in (None, "table")]
     kinds: dict[str, str] = {}
-    for name in said.files or first[:1] or others:
-        kind = _format_of(root, name, bool(said.files))
-        if kind is not None and said.format in (None, kind):
+    for name in options.files or first[:1] or others:
+        kind = _format_of(root, name, bool(options.files))
+        if kind is not None and options.format in (None, kind):
             kinds[name] = kind
     if not kinds:
-        return _without_files(root, said, others), []
+        return _without_files(root, options, others), []
     words = {name: _words(root, name, kind) for name, kind in kinds.items()}
     best = min(kinds, key=lambda name: (kinds[name] == "table", len(words[name])))
     kind = kinds[best]
-    files = [name for name in kinds if kinds[name] == kind and (said.files or words[name] == words[best])]
-    for name in strange if kind == "table" else ():
+    files = [name for name in kinds if kinds[name] == kind and (options.files or words[name] == words[best])]
+    for name in without_images if kind == "table" else ():
         if key := _key(read_sheet(root / name), read_sheets([root / file for file in files])):
             way = f"write the columns image and labels in one table; or if it holds no labels: --ignore {typed(name)}"
             raise DataError(f"{root / name}: speaks of photographs by column {key} of {files[0]}: {way}")
-    if rest := [name for name in kinds if name not in files]:
-        text = f"labels could be those of {first_of(files, 3)} ({kind}) or of {first_of(rest, 3)}"
+    if unread := [name for name in kinds if name not in files]:
+        text = f"the labels could be in {first_of(files, 3)} ({kind}) or in {first_of(unread, 3)}"
         way = f"to read several, pass --files {typed(listed([*kinds]))}"
-        raise Question(f"{root}: {text}; {way}", format=kind, ignore=rest)
-    if not said.files and heads.MODEL.search(files[0].lower()):
-        raise Question(f"{root / files[0]}: named as a model's answers; or did somebody give these labels?", files=files)
+        raise Question(f"{root}: {text}; {way}", format=kind, ignore=unread)
+    if not options.files and heads.MODEL.search(files[0].lower()):
+        raise Question(f"{root / files[0]}: named like a model's answers; or are these labels that a person gave?", files=files)
     return kind, files
 
 
-def _names_one_of(tails: Container[str], table: Path) -> bool:
-    """Whether a cell of a table names a photograph that is there; False where it cannot be read, which is said later."""
+def _names_image(tails: Container[str], table: Path) -> bool:
+    """Whether a cell of a table names an existing photograph; False for an unreadable table, which is reported later."""
     with suppress(DataError):
         return any(_last(str(cell)) in tails for cell in read_sheet(table).cells.to_numpy().ravel())
     return False
 
 
 def _key(sheet: Sheet, images: Sheet) -> str | None:
-    """The column that a table without photographs has in common with one of photographs, whose rows it tells apart."""
+    """The first column by which a table without photographs refers to the rows of the table `images`."""
     keys = [head for head in sheet.header if head in images.header and len({*images.texts(head)}) == len(images.places)]
     return next((head for head in keys if not {*sheet.texts(head)}.isdisjoint(images.texts(head))), None)
 
 
 def _last(path: str) -> str:
-    """The last part of a path as `Finder.tails` has it."""
+    """The last part of a path, spelled as in `Finder.tails`."""
     return re.split(r"[\\/]", path.strip())[-1].casefold()
 
 
 def _words(root: Path, name: str, kind: str) -> set[str]:
-    """What tells a table or a COCO file from those that are read with it: its words beside splits, or that it names no split."""
+    """The words in a file's name that are not a split: tables or COCO files with equal words are read together.
+
+    A table that names no split is read on its own, so its name is one of its words.
+    """
     if kind not in ("table", "coco"):
         return set()
-    alone = {name} if kind == "table" and split_in(root / name, root) is None else set()
-    return {*words_of(root / name, root)} - {*SPLIT_NAMES, *heads.WORDS_OF_FILES} | alone
+    own_name = {name} if kind == "table" and split_in(root / name, root) is None else set()
+    return {*words_of(root / name, root)} - {*SPLIT_NAMES, *heads.WORDS_OF_FILES} | own_name
 
 
-def _without_files(root: Path, said: Own, others: list[str]) -> str:
-    """The format where no file of labels was found."""
-    if said.format is not None or said.files:
-        what = f"own.format is {said.format}" if said.format else f"{(said.files or [''])[0]} is no file of labels"
+def _without_files(root: Path, options: Own, others: list[str]) -> str:
+    """Return the format if no file of labels was found. Raises DataError if it cannot be `folders`."""
+    if options.format is not None or options.files:
+        what = f"own.format is {options.format}" if options.format else f"{(options.files or [''])[0]} is no file of labels"
         raise DataError(f"{root}: {what}, but no such labels are there; leave the option out, or name their file")
     images = list_images(root, required=False)
     if any("/" in name for name in images):
@@ -181,11 +184,11 @@ def _without_files(root: Path, said: Own, others: list[str]) -> str:
         raise DataError(f"{root}: holds photographs and no labels yet; choose the first to label: dicap-stage suggest {root}")
     what = "labels" if images else "photographs"
     known = "a labels.csv, a COCO or Label Studio JSON, Pascal VOC or CVAT XML, or a folder for each label"
-    raise DataError(f"{root}: found {first_of(others, 4) or 'nothing'}, and no {what} that are known here: {known}")
+    raise DataError(f"{root}: found {first_of(others, 4) or 'nothing'}, but no {what} in a known form: {known}")
 
 
-def _ask_of_files(root: Path, names: list[str], kind: str, said: Own, read: list[str]) -> None:
-    """Ask of files that nothing reads, by their endings; and of folders whose names are hardly those of labels."""
+def _ask_of_files(root: Path, names: list[str], kind: str, options: Own, read: list[str]) -> None:
+    """Ask about unread files, grouped by ending, and about folders whose names are unlikely to be labels."""
     endings: dict[str, list[str]] = {}
     for name in names:
         endings.setdefault(Path(name).suffix.lower() or ".", []).append(name)
@@ -194,64 +197,57 @@ def _ask_of_files(root: Path, names: list[str], kind: str, said: Own, read: list
     ignore: list[str] = []
     for ending, files in endings.items():
         of_labels = any(name.lower().endswith(ending) for name in read) if read else ending in FORMATS[kind]
-        ignore += files if len(files) == 1 or of_labels else [ending]  # by the ending the file of labels would go too
-    ways: dict[str, str] = {}
-    if kind == "folders" and said.format is None:
-        images = [name for name in list_images(root, required=False) if not is_ignored(name, said.ignore)]
+        ignore += files if len(files) == 1 or of_labels else [ending]  # to ignore the ending would drop the file of labels too
+    as_folders = kind == "folders" and options.format is None
+    if as_folders:
+        images = [name for name in list_images(root, required=False) if not is_ignored(name, options.ignore)]
         _ask_of_programs(root, images)
-        ask_of_derived(root, said, images)
-        tops = _tops(images)
-        alone = len(tops) == 1 and all("/" in name for name in images)
-        if alone or of_anything(tops):
-            why = (
-                "No other folder holds photographs, so it tells none from another"
-                if alone
-                else "Such a name says nothing of them"
-            )
-            texts.append(f"is {of_anything(tops) or min(tops)!r} a label? {why}")
-            if not numbered(tops):
+        ask_of_derived(root, options, images)
+        folders = _label_folders(images)
+        is_only = len(folders) == 1 and all("/" in name for name in images)
+        if is_only or of_anything(folders):
+            reason = "All photographs lie in this folder" if is_only else "The name does not say what the photographs show"
+            texts.append(f"is {of_anything(folders) or min(folders)!r} a label? {reason}")
+            if not numbered(folders):
                 way = f"{WRITE}, and look again; where the folders are the labels, pass --format folders"
                 raise DataError(f"{root}: {'; '.join(texts)}: {way}")
-        ways = {"format": "folders"}
     if texts:
-        text = f"{root}: {'; '.join(texts)}: if labels are in files, {WRITE}" + (
-            "; or are the folders the labels?" if ways else ""
-        )
-        raise Question(text, **ways, ignore=ignore)
+        text = f"{root}: {'; '.join(texts)}: if labels are in files, {WRITE}"
+        if as_folders:
+            raise Question(f"{text}; or are the folders the labels?", format="folders", ignore=ignore)
+        raise Question(text, ignore=ignore)
 
 
 def _ask_of_programs(root: Path, images: list[str]) -> None:
-    """Ask of folders among others that a program or a system may have made. Raises Question."""
-    made = sorted({part for name in images for part in Path(name).parts[:-1] if OF_PROGRAMS.fullmatch(part)})
-    ways = [way for part in made for way in (part, f"*/{part}/*") if any(is_ignored(name, [way]) for name in images)]
-    if 0 < sum(is_ignored(name, ways) for name in images) < len(images):
-        text = f"did a program or a system make {first_of(made, 3)}? If all folders are labels, pass --format folders"
-        raise Question(f"{root}: {text}", ignore=ways)
+    """Ask about folders that a program or the operating system may have made, if there are others. Raises Question."""
+    folders = sorted({part for name in images for part in Path(name).parts[:-1] if OF_PROGRAMS.fullmatch(part)})
+    patterns = [way for part in folders for way in (part, f"*/{part}/*") if any(is_ignored(name, [way]) for name in images)]
+    if 0 < sum(is_ignored(name, patterns) for name in images) < len(images):
+        text = f"did a program or the system make {first_of(folders, 3)}? If all folders are labels, pass --format folders"
+        raise Question(f"{root}: {text}", ignore=patterns)
 
 
 def ask_of_folders(root: Path, images: list[str], kind: str, classes: Sequence[str] = ()) -> None:
-    """Ask of several folders of photographs, of which no more than few `classes` are said, if any. Raises Question."""
-    if len(tops := _tops(images)) > 1 and tops.isdisjoint(classes) and not of_anything(tops):
-        told = f"only {' and '.join(map(repr, classes))} is said of" if classes else "no row names"
-        text = f"{told} the photographs in {first_of(sorted(tops), 4)}; or are these folders labels (--format folders)?"
+    """Ask whether several folders are labels, if the file of labels gives few `classes` or none. Raises Question."""
+    if len(folders := _label_folders(images)) > 1 and folders.isdisjoint(classes) and not of_anything(folders):
+        known = f"no label but {' and '.join(map(repr, classes))} is given to" if classes else "no row names"
+        text = f"{known} the photographs in {first_of(sorted(folders), 4)}; or are these folders labels (--format folders)?"
         raise Question(f"{root}: {text}", format=kind)
 
 
-def _tops(images: list[str]) -> set[str]:
-    """The outermost folders that may be labels of images, of those that are not in `unlabeled`."""
+def _label_folders(images: list[str]) -> set[str]:
+    """The outermost folders that may be labels, without those in `unlabeled`."""
     parts_of, folder_of = parted(images)
-    return {
-        parts[0].strip() for path, parts in parts_of.items() if parts and split_of_folder(folder_of.get(path, "")) != "unlabeled"
-    }
+    return {parts[0].strip() for path, parts in parts_of.items() if parts and split_of_folder(folder_of.get(path)) != "unlabeled"}
 
 
 class Column:
-    """A column of a table: its head, the same as `plain` has it, its cells, and their words."""
+    """A column of a table: its head, the head in plain spelling (`heads.plain`), its cells, and the distinct cells."""
 
     def __init__(self, head: str, texts: list[str]) -> None:
         self.head, self.name, self.texts = head, plain(head), texts
         self.words = {text.casefold() for text in texts} - {""}
-        # As a spreadsheet or pandas has columns, the first of which may number the rows.
+        # A spreadsheet or pandas gives such names to columns without a head, and may number the rows in the first column.
         self.is_headless = re.fullmatch(r"column \d+|unnamed.*", head.casefold()) is not None
         self.numbers_rows = self.is_headless and len({*texts}) == len(texts) and all(map(str.isdigit, texts))
         self.names_images = 2 * sum(map(is_image_name, texts)) > len(texts)
@@ -264,9 +260,9 @@ class Column:
 
     @cached_property
     def is_binary(self) -> bool:
-        """Whether at least half of the cells are 0, 1 and the like: of the others the reader says what is wrong with them.
+        """Whether at least half of the filled cells are 0, 1 or another mark; the reader then reports the other cells.
 
-        Not in a column of labels, whose classes go by their numbers.
+        A column of labels with other words is not binary: its classes may be numbered.
         """
         filled = [text.casefold() for text in self.texts if text]
         marks = [text for text in filled if text in MARKS]
@@ -276,38 +272,38 @@ class Column:
 
     @cached_property
     def pieces(self) -> list[str]:
-        """What stands in the cells, alone or with others."""
+        """The names in the cells, where a cell may hold several."""
         between = r"\s+" if self.lists_numbers else r"[^\w\s-]+"
         return [piece.strip() for text in self.texts for piece in re.split(between, text.casefold()) if piece.strip()]
 
     @property
     def may_be_labels(self) -> bool:
-        """Whether it holds words, or lists of numbers, of which many stand there again."""
-        recur = len({*self.pieces}) <= max(3, len(self.pieces) // 2)
-        return (self.is_text or self.lists_numbers) and len(self.words) > 1 and recur
+        """Whether the column holds words or lists of numbers, many of which occur several times."""
+        has_repeats = len({*self.pieces}) <= max(3, len(self.pieces) // 2)
+        return (self.is_text or self.lists_numbers) and len(self.words) > 1 and has_repeats
 
 
 class Columns:
-    """The roles of a table's columns, found one after the other; what is not understood is asked."""
+    """The roles of a table's columns, found one after the other; an unclear role becomes a question."""
 
-    def __init__(self, root: Path, sheet: Sheet, said: Own) -> None:
-        self._finder, self._sheet, self._said, self._own = Finder(root, []), sheet, said, said
+    def __init__(self, root: Path, sheet: Sheet, options: Own) -> None:
+        self._finder, self._sheet, self._options, self._own = Finder(root, []), sheet, options, options
         self._columns = {head: Column(head, sheet.texts(head)) for head in sheet.header}
 
     @property
     def _free(self) -> list[Column]:
-        """The columns without a role that say something."""
+        """The columns without a role that have a filled cell."""
         return [self._columns[head] for head in without_role(self._sheet, self._own) if self._columns[head].words]
 
     def _add(self, **roles: Any) -> None:
         self._own = self._own.model_copy(update=roles)
 
     def _leave(self, columns: Iterable[Column]) -> None:
-        """Take some columns as saying nothing about labels."""
+        """Ignore some columns: they say nothing about labels."""
         self._add(ignore=[*(self._own.ignore or ()), *(column.head for column in columns)] or None)
 
     def understood(self) -> Own:
-        """The settings with the roles of the columns. Raises Question."""
+        """Return the settings with the roles of the columns. Raises DataError, Question."""
         if self._own.image is None:
             self._image()
         images = self._columns[str(self._own.image)].texts
@@ -315,8 +311,7 @@ class Columns:
         for one in self._free:
             if self._is_folder(one) and len({*images}) < len({*zip(images, one.texts, strict=True)}):
                 text = f"columns {one.head} and {self._own.image} name a photograph together"
-                way = f"write both in one, such as {one.texts[0]}/{images[0]}"
-                raise DataError(f"{self._sheet.path}: {text}: {way}")
+                raise DataError(f"{self._sheet.path}: {text}: write both in one, such as {one.texts[0]}/{images[0]}")
         if self._own.split is None:
             named = [one for one in self._called(heads.SPLIT) if one.words & {*SPLIT_NAMES} or one.name == heads.SPLIT[0]]
             self._choose("split", named, [one for one in self._free if len(one.words) > 1 and one.words <= {*SPLIT_NAMES}])
@@ -337,107 +332,102 @@ class Columns:
         return sorted((one for one in self._free if one.name in names), key=lambda one: names.index(one.name))
 
     def _choose(self, role: str, named: list[Column], likely: Sequence[Column] = (), way: str = "") -> None:
-        """Give a role to the column with a head of it; of several, or of one that only looks so, is asked: or another way?"""
+        """Give a role to the one column `named` for it; ask if there are several, or only columns whose cells look `likely`."""
         if len(named) == 1:
             self._add(**{role: named[0].head})
-        elif several := [*(named or likely)]:
+        elif candidates := [*(named or likely)]:
             others = [one.head for one in named[1:]]
             rivals = f", and not {', '.join(others)}" if named else ""
-            text = f"is column {several[0]} that of the {role.removesuffix('s')}s{rivals}?{way}"
-            raise self._ask(text, **{role: several[0].head, "ignore": others})
+            text = f"does column {candidates[0]} hold the {role.removesuffix('s')}s{rivals}?{way}"
+            raise self._ask(text, **{role: candidates[0].head, "ignore": others})
 
-    def _ask(self, text: str, **options: str | list[str]) -> Question:
-        return Question(f"{self._sheet.path}: {text}", **options)
+    def _ask(self, text: str, **answers: str | list[str]) -> Question:
+        return Question(f"{self._sheet.path}: {text}", **answers)
 
     def _image(self) -> None:
-        """The column that names photographs: of several such heads the one whose cells end as names of files do."""
+        """Find the column that names photographs: among columns with such heads, one whose cells end like names of images."""
         likely = [one for one in self._free if one.names_images]
         named = [one for one in self._called(heads.IMAGE) if one in likely or not likely]
         names = [[*map(_last, one.texts)] for one in named]
-        rivals = [one for one, its_names in zip(named, names, strict=True) if likely and its_names != names[0]]
+        rivals = [one for one, cells in zip(named, names, strict=True) if likely and cells != names[0]]
         self._choose("image", [*named[:1], *rivals], likely or self._free)
         if self._own.image is None:
             raise self._sheet.lacks("image", "init-data --image names another")
 
     def _labels(self) -> None:
-        """The column of labels, or those of classes."""
+        """Find the column of labels, or the columns of 0 and 1 for the classes."""
         binary = [one for one in self._free if one.is_binary]
         texts = [one for one in self._free if not one.is_binary and not one.names_images]
         classes = [one.head for one in binary if not self._is_of_rows(one, [other.head for other in binary])]
         named = [one for one in self._called(heads.LABEL) if one in texts]
-        words = [one for one in texts if one.may_be_labels and not heads.GROUP.fullmatch(one.name)]  # under any head
+        words = [one for one in texts if one.may_be_labels and not heads.GROUP.fullmatch(one.name)]
         words = [one for one in words if not self._is_folder(one)] or ([] if classes else words)
         words.sort(key=lambda one: ";" not in "".join(one.texts))
         others = [one for one in texts if one.is_text and (one.is_headless or (not named and not self._is_folder(one)))]
         for one, other in ((one, other) for one in named or words for other in others):
             if one != other and not {*one.pieces}.isdisjoint(other.pieces):
-                way = "write labels in one column with `;` between, or 1 and 0 in one for each class"
-                raise DataError(
-                    f"{self._sheet.path}: columns {one}, {other} hold the same words: {way}; or name it: init-data --labels"
-                )
+                way = "write labels in one column with `;` between, or 1 and 0 in a column for each class"
+                text = f"columns {one}, {other} hold the same words: {way}; or name it: init-data --labels"
+                raise DataError(f"{self._sheet.path}: {text}")
         in_folders = any("/" in text for text in self._columns[str(self._own.image)].texts)
         way = f"; or are folders the labels? init-data --ignore {typed(f'*{self._sheet.path.name}')}" if in_folders else ""
         self._choose("labels", named, words if len(classes) < SEVERAL else (), way)
         if self._own.labels is not None:
             return
         if not binary:
-            which = f" {typed(texts[0].head)}" if len(texts) == 1 else ""
-            way = f"write one whose names recur, or one of 0 and 1 a class, or name it: --labels{which}{way}"
+            head = f" {typed(texts[0].head)}" if len(texts) == 1 else ""
+            way = f"write a column of labels or a column of 0 and 1 for each class, or name yours: --labels{head}{way}"
             raise self._sheet.lacks("labels", way)
         if not classes:
             raise self._ask(f"is column {binary[0].head} of 0 and 1 a class?", classes=[binary[0].head])
         self._add(classes=classes)
 
     def _is_of_rows(self, column: Column, binary: list[str]) -> bool:
-        """Whether a column of 0 and 1 hardly is a class."""
-        known = (
-            heads.OF_ROWS.fullmatch(column.name) or heads.USUAL.fullmatch(column.name) or column.name in SPLIT_WORDS["unlabeled"]
-        )
-        return bool(known or NOTHING.fullmatch(column.head) or doubt_of(column.head, binary))
+        """Whether a column of 0 and 1 is unlikely to be a class, as `is_checked`."""
+        return bool(heads.OF_ROWS.fullmatch(column.name) or NOTHING.fullmatch(column.head) or doubt_of(column.head, binary))
 
     def _is_folder(self, column: Column) -> bool:
-        """Whether each cell is the folder, or the end of its path, in which the photograph of the row lies."""
+        """Whether each cell is the folder of the row's photograph, or the end of that folder's path."""
         rows = zip(self._columns[str(self._own.image)].texts, column.texts, strict=True)
         folders = [(text.replace("\\", "/").strip("/.").casefold(), _last(image)) for image, text in rows]
         return all(f"{folder}/{image}" in self._finder.tails for folder, image in folders if folder)
 
     def _tells_labels_apart(self, column: Column) -> bool:
-        """Whether cells differ between the labels of one image, are the same of each of them, and do not just number them."""
+        """Whether the column has one value for each label of an image, differs between labels, and does not just number them."""
         images, names = (self._columns[str(head)].texts for head in (self._own.image, self._own.labels))
         keys = (images, column.texts), (images, names), (images, names, column.texts)
         values, labels, cells = ({*zip(*key, strict=True)} for key in keys)
         return len({*images}) < len(values) < len(cells) == len(labels)
 
     def _ask_of_others(self) -> None:
-        """Ask of the columns that have no role."""
+        """Ask about the columns without a role."""
         images = len(self._columns[str(self._own.image)].words)
-        free = sorted(self._free, key=lambda one: -len(one.words))  # the finest groups first, that leave two sides of a split
+        free = sorted(self._free, key=lambda one: -len(one.words))  # the smallest groups first: they are the easiest to split
         usual = [one for one in free if heads.VALUE.fullmatch(one.name) and (one.words - {*YES} or "" in one.texts)]
         apart = usual if any(heads.BOX.fullmatch(one.name) for one in self._columns.values()) else free
         apart = [one for one in apart if one in usual or (self._own.labels and self._tells_labels_apart(one))]
         if self._own.labels is None or self._own.rows == "image":
             apart = []
         values = [one for one in apart if one.is_binary and (one in usual or one.words <= MARKS)]
+        groups = [one for one in free if heads.GROUP.fullmatch(one.name)]
         likely = {
             "open": [one for one in free if one.is_binary and one.name in SPLIT_WORDS["unlabeled"]],
             "value": [one for one in values if len(values) == 1 or one in usual],
-            "group": [
-                one for one in free if not one.is_binary and 1 < len(one.words) < images and heads.GROUP.fullmatch(one.name)
-            ],
+            "group": [one for one in groups if not one.is_binary and 1 < len(one.words) < images],
         }
-        roles = {role: some[0] for role, some in likely.items() if some and getattr(self._own, role) is None}
+        roles = {role: columns[0] for role, columns in likely.items() if columns and getattr(self._own, role) is None}
         texts = [ROLES[role].format(" or ".join(map(str, likely[role]))) for role in roles]
-        left = [one for one in self._free if one not in roles.values()]
-        if unclear := [one for one in apart if one in left and (one.is_binary or len(one.words) == 2 or one in usual)]:
+        unassigned = [one for one in self._free if one not in roles.values()]
+        if unclear := [one for one in apart if one in unassigned and (one.is_binary or len(one.words) == 2 or one in usual)]:
             text = f"does {unclear[0]} say whether a row's label is there? Then write 1 and 0 there"
             way = f"if each row's label is there: --ignore {typed(unclear[0].head)}"
             raise DataError(f"{self._sheet.path}: {text}; {way}")
         named = {role: column.head for role, column in roles.items()}
-        if any(one.may_be_labels for one in left) and not self._said.labels and self._own.labels:
+        if any(one.may_be_labels for one in unassigned) and not self._options.labels and self._own.labels:
             named["labels"] = self._own.labels
             texts.append(f"the labels are taken from column {self._columns[self._own.labels]}")
-        if left:
-            texts.append(f"no role is known of {', '.join(map(str, left))}: labels, a class, the split, a group?")
-        if texts:  # somebody looks at what was taken for a class, too
-            shown = (self._own.classes or []) if left and not self._said.classes else []
-            raise self._ask("; ".join(texts), **named, ignore=[one.head for one in left], classes=shown)
+        if unassigned:
+            texts.append(f"no role is known of {', '.join(map(str, unassigned))}: labels, a class, the split, a group?")
+        if texts:  # the user should check the columns taken for classes, too
+            shown = (self._own.classes or []) if unassigned and not self._options.classes else []
+            raise self._ask("; ".join(texts), **named, ignore=[one.head for one in unassigned], classes=shown)

@@ -13,9 +13,12 @@ from typing import Any
 from zlib import crc32
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from dicap.data.sources.base import RawSet
+from dicap.errors import DataError
+from dicap.photos.readers.question import Question, joined
 from dicap.photos.readers.read import look
 from dicap.settings import Own
 
@@ -49,9 +52,26 @@ class Awkward:
     unreadable: int = 0
 
 
-def looked_at(place: Path, said: Own) -> RawSet:
-    """What `init-data` and then `convert` read."""
-    return look(Path(place).resolve(), said)[2]
+def looked_at(place: Path, /, **said: Any) -> RawSet:
+    """What `init-data` and then `convert` read; of labels without a test split three tenths are drawn."""
+    return look(Path(place).resolve(), Own(**({"test_share": 0.3} | said)))[2]
+
+
+def asked(place: Path, /, **said: Any) -> tuple[RawSet, int]:
+    """What is read when a question, if there is one, is answered as it proposes; and how many there were."""
+    try:
+        return looked_at(place, **said), 0
+    except Question as question:
+        return looked_at(place, **joined(said, question.options)), 1
+
+
+def refused(place: Path, words: str, options: dict[str, Any] | None = None, /, **said: Any) -> str:
+    """The one line that refuses a folder: it has these words (a pattern), and if options are given proposes these ({}: none)."""
+    with pytest.raises(Question if options else DataError, match=words) as caught:
+        looked_at(place, **said)
+    assert "\n" not in str(caught.value)
+    assert options is None or getattr(caught.value, "options", {}) == options
+    return str(caught.value)
 
 
 def labels_of(raw: RawSet) -> dict[str, set[str] | None]:
@@ -79,6 +99,12 @@ def write(root: Path, rows: Iterable[Sequence[object]], name: str = "labels.csv"
     return root
 
 
+def pictured(root: Path, rows: Sequence[Sequence[object]], name: str = "labels.csv") -> Path:
+    """A table and the images that its rows name."""
+    pictures(root, [row[0] for row in rows[1:]])
+    return write(root, rows, name)
+
+
 def table(content: str | bytes, name: str = "labels.csv", where: str = ".") -> Callable[[Path], object]:
     def make(root: Path) -> None:
         pictures(root / where)
@@ -100,20 +126,22 @@ def coco(
     root: Path,
     name: str = "annotations/instances_train2017.json",
     folder: str = "train2017",
-    names=tuple(TRUTH)[:5],
+    names: Iterable[str] | dict[str, set[str]] = tuple(TRUTH)[:5],
     keep: bool = True,
-    first: int = 0,
+    id_of: Callable[[int], object] = int,
     **changes: Any,
 ) -> None:
-    classes = ["cat", "dog", "owl"]
-    pictures(root / folder, names if keep else ())
+    """Images and their labels, or those with the labels they have in TRUTH; the images themselves only where they are kept."""
+    shown = names if isinstance(names, dict) else {name: TRUTH[name] or set() for name in names}
+    classes = sorted({"cat", "dog", "owl"}.union(*shown.values()))
+    pictures(root / folder, shown if keep else ())
     content = {
-        "images": [{"id": first + i, "file_name": file} for i, file in enumerate(names)],
+        "images": [{"id": id_of(i), "file_name": file} for i, file in enumerate(shown)],
         "categories": [{"id": 10 + i, "name": name} for i, name in enumerate(classes)],
         "annotations": [
-            {"id": 1, "image_id": first + i, "category_id": 10 + classes.index(label)}
-            for i, file in enumerate(names)
-            for label in sorted(TRUTH[file] or ())
+            {"id": 1, "image_id": id_of(i), "category_id": 10 + classes.index(label)}
+            for i, labels in enumerate(shown.values())
+            for label in sorted(labels)
         ],
     } | changes
     (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -303,7 +331,7 @@ ANNOTATIONS = [
         "COCO images that nobody annotated",
         lambda root: [
             coco(root),
-            coco(root, "annotations/image_info_unlabeled2017.json", "unlabeled2017", ("f.png",), annotations=None, first=100),
+            coco(root, "annotations/image_info_unlabeled2017.json", "unlabeled2017", ("f.png",), annotations=None, id_of=str),
             picture(root / "unlabeled2017" / "f.png", 9),
         ],
         TRUTH,

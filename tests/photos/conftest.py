@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 import tiny
 
+import dicap
+
 
 @pytest.fixture(scope="session")
 def photos(tmp_path_factory) -> Path:
@@ -22,3 +24,9 @@ def photos(tmp_path_factory) -> Path:
     (folder / "notes.txt").write_text("not an image")
     (folder / ".hidden.png").write_bytes(b"")
     return folder
+
+
+@pytest.fixture(scope="session")
+def model(model_file):
+    """The last model, by its folder as a person types it."""
+    return dicap.load_model(str(model_file.parent))

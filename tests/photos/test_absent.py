@@ -9,8 +9,7 @@ from dicap.data.doctor import examine
 from dicap.data.labels import read_labels
 from dicap.errors import DataError
 from dicap.photos.readers import read as own
-from dicap.settings import Own
-from photos.awkward import SPLIT, coco, looked_at, pictures
+from photos.awkward import SPLIT, coco, looked_at, pictures, refused
 
 PARTIAL = (
     "image,split,labels,absent\na.png,train,cat;dog,*\nb.png,train,dog,owl\nc.png,test,cat,dog\nd.png,train,-,\n"
@@ -22,7 +21,7 @@ NAMES = [f"{letter}.png" for letter in "abcdefg"]
 def listed(root, text, **changes):
     pictures(root, NAMES)
     (root / "labels.csv").write_text(text)
-    return looked_at(root, Own(**changes))
+    return looked_at(root, **changes)
 
 
 def known(raw):
@@ -39,23 +38,11 @@ def converted(root, text, **changes):
     return root / "set"
 
 
-def test_a_row_says_what_is_there_and_what_is_not(tmp_path):
-    raw = listed(tmp_path, PARTIAL)
-    assert raw.classes == ["cat", "dog", "owl"]
-    assert known(raw) == {
-        "a.png": ({"cat", "dog"}, None),
-        "b.png": ({"dog"}, {"owl"}),
-        "c.png": ({"cat"}, {"dog"}),
-        "d.png": (set(), None),
-        "e.png": (set(), {"cat"}),
-        "g.png": ({"owl"}, set()),
-    }
-    assert {item.id: item.split for item in raw.items}["f.png"] == "unlabeled"
-
-
 def test_the_converted_set_holds_what_is_known(tmp_path):
     folder = converted(tmp_path, PARTIAL)
     meta = files.read_meta(folder)
+    assert meta["classes"] == ["cat", "dog", "owl"] and meta["counts"] == {"train": 4, "test": 2, "unlabeled": 1}
+    assert files.read_groups(folder) is None and "grouped" not in meta
     assert meta["unknown"] == {"train": 1 + 2, "test": 1 + 2} and files.is_partial(meta)
     rows = np.array([0, 1, 2, 3, 4, 6])
     expected = [[1, 1, 0], [-1, 1, 0], [1, 0, -1], [0, 0, 0], [0, -1, -1], [-1, -1, 1]]
@@ -103,8 +90,7 @@ def test_names_that_are_nowhere_a_label(tmp_path):
 @pytest.mark.parametrize("key", ["neg_category_ids", "not_exhaustive_category_ids"])
 def test_coco_that_was_not_searched_for_every_category_is_refused(tmp_path, key):
     coco(tmp_path, images=[{"id": 0, "file_name": "a.png", key: [12]}], annotations=[])
-    with pytest.raises(DataError, match=r"so others are unknown; write labels.csv with the columns image, labels, absent"):
-        looked_at(tmp_path, Own(test_share=0.3))
+    refused(tmp_path, r"so others are unknown; write labels.csv with the columns image, labels, absent")
 
 
 def test_added_labels_may_say_what_is_absent(tmp_path):

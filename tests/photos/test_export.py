@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import dicap
 from dicap.calibration.evidence import Evidence
 from dicap.errors import DataError, SettingsError
 from dicap.evaluation.answers import Answers
@@ -29,13 +28,12 @@ def need_onnx():
 
 
 @pytest.fixture(scope="module")
-def model(model_file):
+def model(model):
     """One class is always yes, which is mostly wrong: such an answer is not given."""
-    loaded = dicap.load_model(model_file)
-    own, low = loaded.evidence, np.array([0.0, 1, 1])
+    own, low = model.evidence, np.array([0.0, 1, 1])
     y = own.y * (np.arange(len(own.y)) % 3 > 0)[:, None].astype(np.int8)  # fewer labels are positive, so chances are lower
     classes = ["a, b", 'a "b"', "c"]
-    return replace(loaded, classes=classes, evidence=replace(own, tau_pos=own.tau_pos * low, tau_neg=own.tau_neg * low, y=y))
+    return replace(model, classes=classes, evidence=replace(own, tau_pos=own.tau_pos * low, tau_neg=own.tau_neg * low, y=y))
 
 
 @pytest.fixture(scope="module")

@@ -13,28 +13,18 @@ from dicap.data.doctor import examine
 from dicap.data.format import read_groups, read_meta
 from dicap.data.split import split_index, split_roles
 from dicap.frozen.folds import deal_folds
-from dicap.settings import Own
 from dicap.sklearn import DiCaPClassifier, LabelledKFold
-from photos.awkward import looked_at, picture, write
-
-
-@pytest.fixture
-def patients(tmp_path):
-    """Sixty photographs of twenty patients."""
-    rows = []
-    for i in range(60):
-        picture(tmp_path / f"{i:02d}.png", i)
-        rows.append([f"{i:02d}.png", ("cat", "dog")[i // 3 % 2], f"p{i // 3}"])
-    return write(tmp_path, [["image", "labels", "group"], *rows])
+from photos.awkward import looked_at, pictured, pictures, write
 
 
 @pytest.mark.parametrize("ratio", [0.3, 0.5, 1.0])
-def test_a_group_is_on_one_side_of_test_ratio_and_d_est(patients, tmp_path_factory, ratio):
-    raw = looked_at(patients, Own(test_share=0.2))
-    folder = tmp_path_factory.mktemp("set")
-    convert(raw, folder / "set", image_size=8, workers=0)
-    groups = read_groups(folder / "set")
-    ids, *more = split_index(folder / "set")
+def test_a_group_is_on_one_side_of_test_ratio_and_d_est(tmp_path, ratio):
+    """Sixty photographs of twenty patients."""
+    rows = [[f"{i:02d}.png", ("cat", "dog")[i // 3 % 2], f"p{i // 3}"] for i in range(60)]
+    pictured(tmp_path / "raw", [["image", "labels", "group"], *rows])
+    convert(looked_at(tmp_path / "raw", test_share=0.2), tmp_path / "set", image_size=8, workers=0)
+    groups = read_groups(tmp_path / "set")
+    ids, *more = split_index(tmp_path / "set")
     roles = split_roles(ids, *more, ratio=ratio, seed=1, est_fraction=0.2, by_id=True, groups=groups)
     patient = np.array([int(name[:2]) // 3 for name in ids])
     assert all(len({*roles[patient == p]}) == 1 for p in range(20)) and {*roles} >= {"sup", "est", "test"}
@@ -43,27 +33,13 @@ def test_a_group_is_on_one_side_of_test_ratio_and_d_est(patients, tmp_path_facto
     assert any(len({*plain[patient == p]}) > 1 for p in range(20)), "without groups they are parted"
 
 
-def test_a_set_without_groups_has_no_such_column(tmp_path):
-    for i in range(8):
-        picture(tmp_path / f"{i}.png", i)
-    write(tmp_path, [["image", "labels"], *([f"{i}.png", "cat" if i % 2 else "dog"] for i in range(8))])
-    convert(looked_at(tmp_path, Own(test_share=0.3)), tmp_path / "set", image_size=8, workers=0)
-    assert read_groups(tmp_path / "set") is None and "grouped" not in read_meta(tmp_path / "set")
-
-
 def test_copies_by_name_and_by_bytes_stay_together(tmp_path):
-    rows = []
-    for i in range(30):
-        for k in range(3):
-            name = f"{i}_jpg.rf.{i * 3 + k:032x}.png"
-            picture(tmp_path / name, 100 * i + k)
-            rows.append([name, "cat" if i % 2 else "dog"])
+    rows = [[f"{i}_jpg.rf.{i * 3 + k:032x}.png", "cat" if i % 2 else "dog"] for i in range(30) for k in range(3)]
+    rows += [[f"x{i}{end}.png", "dog" if end and i == 0 else "cat"] for i in range(10) for end in ("", " (1)")]
+    pictured(tmp_path, [["image", "labels"], *rows])
     for i in range(10):
-        picture(tmp_path / f"x{i}.png", 9000 + i)
         shutil.copy(tmp_path / f"x{i}.png", tmp_path / f"x{i} (1).png")
-        rows += [[f"x{i}.png", "cat"], [f"x{i} (1).png", "cat" if i else "dog"]]
-    write(tmp_path, [["image", "labels"], *rows])
-    raw = looked_at(tmp_path, Own(test_share=0.2))
+    raw = looked_at(tmp_path, test_share=0.2)
     sides = {}
     for item in raw.items:
         sides.setdefault(item.id.partition(".rf.")[0].partition(".png")[0].removesuffix(" (1)"), set()).add(item.split)
@@ -75,13 +51,12 @@ def test_copies_by_name_and_by_bytes_stay_together(tmp_path):
 
 @pytest.mark.parametrize("copy", [shutil.copy, os.link, os.symlink])
 def test_a_copy_of_a_test_photograph_is_not_learnt_from(tmp_path, copy):
-    for i in range(8):
-        picture(tmp_path / f"{i}.png", i)
+    pictures(tmp_path, [f"{i}.png" for i in range(8)])
     copy(tmp_path / "7.png", tmp_path / "copy.png")
     shutil.copy(tmp_path / "6.png", tmp_path / "open.png")
     rows = [[f"{i}.png", "cat" if i % 2 else "dog", "train" if i < 5 else "test"] for i in range(8)]
     write(tmp_path, [["image", "labels", "split"], *rows, ["copy.png", "cat", "train"]])
-    raw = looked_at(tmp_path, Own(unlabeled_root=str(tmp_path)))
+    raw = looked_at(tmp_path, unlabeled_root=str(tmp_path))
     assert {item.id for item in raw.items} == {f"{i}.png" for i in range(8)}
     convert(raw, tmp_path / "set", image_size=8, workers=0)
     assert examine(tmp_path / "set").duplicates == [] and any(

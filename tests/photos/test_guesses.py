@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from dicap.errors import DataError, SettingsError
 from dicap.photos.readers.question import Question
-from dicap.photos.readers.read import added_before, content_mark, look, read
+from dicap.photos.readers.read import added_before, content_mark, read
 from dicap.photos.survey import survey
 from dicap.settings import Own
-from photos.awkward import coco, label_studio, labels_of, looked_at, picture, pictures, write
-from photos.test_questions import CATDOG, LISTED, MEANT, NAMES, ONE_HOT, asked, listed
+from photos.awkward import asked, coco, label_studio, labels_of, looked_at, picture, pictured, pictures, refused
+from photos.test_questions import CATDOG, LISTED, MEANT, NAMES, ONE_HOT, listed
 from photos.test_round_trip import WRITERS, Drawn
 from stages.photos import init_data, suggest
 
@@ -78,10 +78,9 @@ def test_a_namesake_in_another_folder_has_no_label_of_this_one(tmp_path, xml, ph
             text = f"<annotation><filename>{name}</filename>{node}</annotation>"
             (tmp_path / xml.format(folder) / f"{name[:-4]}.xml").write_text(text)
     if "ml" in xml or "labels" in xml:  # no program's own places
-        with pytest.raises(DataError, match="could be"):
-            looked_at(tmp_path, Own(test_share=0.3))
+        refused(tmp_path, "could be")
         return
-    raw = looked_at(tmp_path, Own(test_share=0.3, derived="photographs"))  # else it is asked whether they are copies
+    raw = looked_at(tmp_path, derived="photographs")  # else it is asked whether they are copies
     assert {*annotated} == {*raw.classes}
     assert all(f"{label}/" in item.id for item in raw.items for label in labels_of(raw)[item.id] or ())
 
@@ -113,10 +112,8 @@ def test_in_a_split_of_which_nothing_is_said_nobody_looked(tmp_path, form):
         zeros = [0] * len(head) if form == "zeros" else []
         listed(tmp_path, [["image", *head[: len(zeros)]], *([name, *zeros] for name in test)], "test.csv")
     if form == "zeros":
-        with pytest.raises(DataError, match=r"--empty none"):
-            looked_at(tmp_path, Own())
-    options = {"empty": "unlabeled"} if form == "zeros" else {}
-    found = labels_of(looked_at(tmp_path, Own.model_validate({"test_share": 0.3, "attributes": "classes"} | options)))
+        refused(tmp_path, r"--empty none")
+    found = labels_of(looked_at(tmp_path, attributes="classes", empty="unlabeled" if form == "zeros" else "auto"))
     if form != "coco":
         assert found == {name: pets if name in train else None for name, pets in MEANT.items()}
     assert all(labels is None for name, labels in found.items() if name in ("test/d.png", "test/f.png"))
@@ -146,7 +143,7 @@ def test_other_classes_than_init_data_saw_are_a_question(tmp_path, form):
 
 def test_a_name_that_only_photographs_have_that_are_missing_is_no_class(tmp_path):
     listed(tmp_path, [["image", "labels"], *LISTED, ["Total", "200"]])
-    raw = looked_at(tmp_path, Own(test_share=0.3))
+    raw = looked_at(tmp_path)
     assert raw.classes == CATDOG and any("only missing images have, so they are no classes: 200" in note for note in raw.notes)
 
 
@@ -156,14 +153,12 @@ def test_words_for_none_are_classes_or_nothing_as_is_said(tmp_path, word, form):
     shown = {name: pets or {word} for name, pets in MEANT.items()}
     put(tmp_path / "photos", form if word.isalpha() or form == "csv" else "label studio", shown)
     for words, meant in (("auto", {word}), ("class", {word}), ("none", set()), ("empty", None)):
-        options = Own.model_validate({"test_share": 0.3, "words": words})
         if words == "auto" and word != "sin":
-            with pytest.raises(DataError, match=r"a class, or does it say nothing.*--words none .*--words empty .*--names"):
-                looked_at(tmp_path / "photos", options)
+            refused(tmp_path / "photos", r"a class, or does it say nothing.*--words none .*--words empty .*--names", words=words)
             continue
         expected = {name: meant if word in pets and word != "sin" else pets for name, pets in shown.items()}
-        found = {name.rpartition("/")[2]: labels for name, labels in labels_of(looked_at(tmp_path / "photos", options)).items()}
-        assert found == expected
+        found = labels_of(looked_at(tmp_path / "photos", words=words))
+        assert {name.rpartition("/")[2]: labels for name, labels in found.items()} == expected
 
 
 @pytest.mark.parametrize("form", ["files", "rows", "coco", "bare coco"])
@@ -187,8 +182,7 @@ def test_a_split_that_is_said_without_labels_is_no_less_said(tmp_path, form):
 def test_each_part_of_a_cell_may_be_several_names(tmp_path, cell, others):
     cells = [cell, *others]
     listed(tmp_path, [["image", "labels"], *([name, cells[i % len(cells)]] for i, name in enumerate(NAMES))])
-    with pytest.raises(DataError, match="one class or several"):
-        looked_at(tmp_path, Own(test_share=0.3))
+    refused(tmp_path, "one class or several")
     raw, turns = asked(tmp_path)
     assert set(raw.classes) == {"cat", "dog", "bird"} and turns == 1
 
@@ -209,12 +203,12 @@ def test_a_mark_between_a_name_and_another_is_one_question_whose_two_answers_rea
     root = tmp_path_factory.getbasetemp() / "marks"
     listed(root, [["image", "labels"], *zip(NAMES, cells, strict=True)])
     with pytest.raises(Question, match="one class or several") as question:
-        looked_at(root, Own(test_share=0.3))
+        looked_at(root)
     whole = mark if mark.strip() in ("", "-", "and") else mark.strip()
     known = any({*some} <= {*cells} and len(some) > 1 for some in sets)
     assert question.value.options["separator"] in (whole, *[";"] * (not known))
     for separator, meant in ((whole, sets), (";", [{cell} for cell in cells])):
-        found = labels_of(looked_at(root, Own(test_share=0.3, separator=separator)))
+        found = labels_of(looked_at(root, separator=separator))
         assert found == dict(zip(NAMES, meant, strict=True))
 
 
@@ -226,8 +220,7 @@ def test_a_word_that_a_class_is_not_there_or_in_doubt_is_asked_about(tmp_path, w
         listed(root, [["image", "cat", "dog", word], *([*row, i % 2] for i, row in enumerate(ONE_HOT))])
     else:
         put(root, form, {name: {word, "cat"} if i % 2 else {"dog"} for i, name in enumerate(NAMES)})
-    with pytest.raises(DataError, match=r"not there, or is doubtful|invisible letters|no role is known"):
-        looked_at(root, Own(test_share=0.3, words="class"))
+    refused(root, r"not there, or is doubtful|invisible letters|no role is known", words="class")
     assert {*asked(root)[0].classes} - {"cat"} == {"dog", *[word] * (form != "heads")}
 
 
@@ -240,10 +233,9 @@ def test_a_second_file_whose_name_says_more_than_a_split_is_asked_about(tmp_path
     else:
         listed(tmp_path, [["image", "labels"], *LISTED[:6]], "train.csv")
         listed(tmp_path, [["image", "labels"], *LISTED[6:]], more)
-    with pytest.raises(DataError, match=rf"or in {more}; to read several, pass --files .* init-data .*--ignore {more}"):
-        looked_at(tmp_path, Own(test_share=0.3))
+    refused(tmp_path, rf"or in {more}; to read several, pass --files .* init-data .*--ignore {more}")
     first = "labels.json" if ending == "json" else "train.csv"
-    assert asked(tmp_path)[0].classes and looked_at(tmp_path, Own(test_share=0.3, files=[first, more])).classes
+    assert asked(tmp_path)[0].classes and looked_at(tmp_path, files=[first, more]).classes
 
 
 @pytest.mark.parametrize("numbers", [[0, 0, 1, 1, 2], [0, 1, 2], [1, 1, 0, 3], [1, 2, 1, 3]])
@@ -258,10 +250,9 @@ def test_answers_of_a_model_are_no_labels(tmp_path):
     entries = [{"image_id": i, "category_id": 10 + i % 3, "score": 0.4} for i in range(4)]
     coco(tmp_path / "coco", "train.json", ".", ("a.png", "b.png", "c.png", "e.png"), annotations=entries)
     for form in ("table", "coco"):
-        with pytest.raises(DataError, match="a model's answers"):
-            looked_at(tmp_path / form, Own(test_share=0.3))
+        refused(tmp_path / form, "a model's answers")
     assert asked(tmp_path / "table")[0].classes == ["dog"]
-    assert looked_at(tmp_path / "coco", Own(test_share=0.3, ignore=["score"])).classes == ["cat", "dog", "owl"]
+    assert looked_at(tmp_path / "coco", ignore=["score"]).classes == ["cat", "dog", "owl"]
 
 
 def test_each_key_of_coco_has_a_role(tmp_path):
@@ -270,9 +261,8 @@ def test_each_key_of_coco_has_a_role(tmp_path):
     entries = [{"image_id": i, "category_id": 10 + i % 3} for i in range(3)]
     entries[0]["attributes"] = {"occluded": False, "young": "true"}
     coco(tmp_path, "all.json", ".", images=images, annotations=entries)
-    with pytest.raises(Question, match=r"split, seq_id, night have no role; .*attributes .young.") as caught:
-        looked_at(tmp_path, Own())
-    assert caught.value.options == {"split": "split", "group": "seq_id", "ignore": ["night"], "attributes": "classes"}
+    roles = {"split": "split", "group": "seq_id", "ignore": ["night"], "attributes": "classes"}
+    refused(tmp_path, r"split, seq_id, night have no role; .*attributes .young.", roles)
     raw = asked(tmp_path, empty="none")[0]
     assert [item.split for item in raw.items] == ["train"] * 2 + ["test"] * 3 and raw.classes == ["cat", "dog", "owl", "young"]
     assert raw.items[0].group == raw.items[1].group is not None
@@ -283,24 +273,11 @@ def test_each_key_of_a_task_of_label_studio_has_a_role(tmp_path):
     told = [{"split": "test" if i > 7 else "train", "patient": i // 2, "night": i % 2} for i in range(12)]
     tasks = [{"data": {"image": n, **more}, "annotations": chosen(what=PETS[n])} for n, more in zip(NAMES, told, strict=True)]
     (tmp_path / "export.json").write_text(json.dumps(tasks))
-    with pytest.raises(Question, match=r"keys night, patient, split have no role") as caught:
-        looked_at(tmp_path, Own())
-    assert caught.value.options == {"split": "split", "group": "patient", "ignore": ["night"]}
+    roles = {"split": "split", "group": "patient", "ignore": ["night"]}
+    refused(tmp_path, r"keys night, patient, split have no role", roles)
     items = asked(tmp_path)[0].items
     assert [item.split for item in items] == ["train"] * 8 + ["test"] * 4
     assert all((one.group == other.group) == (i // 2 == k // 2) for i, one in enumerate(items) for k, other in enumerate(items))
-
-
-@pytest.mark.parametrize("beside", ["other/cat/5.png", "other/5.png"])
-def test_a_folder_beside_those_of_splits_takes_no_split_away(tmp_path, beside):
-    pictures(tmp_path, ["train/cat/1.png", "train/dog/2.png", "test/cat/3.png", "test/dog/4.png", beside])
-    raw, turns = asked(tmp_path)
-    assert {item.id: item.split for item in raw.items} == {
-        "train/cat/1.png": "train", "train/dog/2.png": "train", "test/cat/3.png": "test", "test/dog/4.png": "test"
-    }  # fmt: skip
-    assert turns == 1 and raw.classes == CATDOG
-    named = looked_at(tmp_path, Own(test_share=0.3, names=["test", "train"], label_folder="first"))
-    assert named.classes == ["other", "test", "train"], "which are labels where that is said"
 
 
 @pytest.mark.parametrize(
@@ -320,8 +297,7 @@ def test_a_folder_beside_those_of_splits_takes_no_split_away(tmp_path, beside):
 def test_scores_and_a_comma_beside_semicolons_are_asked_about(tmp_path, cells, match):
     listed(tmp_path, [["image", "labels"], *([name, cells[i % len(cells)]] for i, name in enumerate(NAMES))])
     for separator in ("auto", ";", " ", ",") if "0 and 1" in match else ("auto",):
-        with pytest.raises(DataError, match=match):
-            looked_at(tmp_path, Own(test_share=0.3, separator=separator))
+        refused(tmp_path, match, separator=separator)
     if "separator" in match:
         raw, _ = asked(tmp_path)
         assert raw.classes in (["bear", "cat", "dog", "fox"], ["blue_car", "red_car"], ["1", "=1+1", "cat"])
@@ -359,8 +335,7 @@ def test_a_remedy_is_one_that_can_be_followed(tmp_path, rows, files, match):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     if match:
-        with pytest.raises(DataError, match=match):
-            looked_at(tmp_path, Own(test_share=0.3))
+        refused(tmp_path, match)
     if not match or "--ignore" in match:
         assert labels_of(asked(tmp_path)[0]) == MEANT
 
@@ -393,11 +368,7 @@ def test_a_test_split_of_folders_stays_whatever_lies_beside_them(folders, where)
     with tempfile.TemporaryDirectory() as place:
         root = Path(place)
         names = [f"{folders[i]}/{name}" for i, name in zip(where, NAMES, strict=False)]
-        for name in names:
-            (root / name).parent.mkdir(parents=True, exist_ok=True)
-        pictures(root, names)
-        write(root, [["image", "labels"], *([name, "cat" if i % 2 else "dog"] for i, name in enumerate(names))])
-        _, _, raw = look(root, Own(test_share=0.3))
+        raw = looked_at(pictured(root, [["image", "labels"], *([name, CATDOG[i % 2]] for i, name in enumerate(names))]))
         splits = {item.path: item.split for item in raw.items}
         assert splits == {Path(name).as_posix(): ("train", "test", "train")[i] for i, name in zip(where, names, strict=True)}
         assert any("taken to train" in note for note in raw.notes) == (2 in where)
@@ -408,12 +379,12 @@ def test_a_test_split_of_folders_stays_whatever_lies_beside_them(folders, where)
     above=st.sampled_from(["", "images/", "Bilder/v 1/"]),
     affixes=st.sampled_from(["{0}", "{0}2017", "x_{0}", "{0}_set", "{0}-images", "{0}_set/{0}_set", "{1}"]),
     words=st.sampled_from(["train test", "Training Testing", "train val", "TRAIN TEST"]),
-    beside=st.booleans(),
+    beside=st.sampled_from(["", "", "owl/owl.png", "owl/cat/owl.png"]),
 )
 def test_folders_of_splits_at_any_level_with_any_affix_and_within_any_folder_are_the_splits(
     labels, above, affixes, words, beside
 ):
-    beside &= affixes == "{0}"
+    beside = beside if affixes == "{0}" else ""
     names = {}
     for i, name in enumerate(NAMES[:6]):
         word, label = words.split()[i // 4], CATDOG[i % 2]
@@ -421,10 +392,13 @@ def test_folders_of_splits_at_any_level_with_any_affix_and_within_any_folder_are
         path = f"{above}{split}/{label}/{name}" if labels == "below" else f"{above}{label}/{split}/{name}"
         names[path] = ("train", "test")[i // 4], label
     with tempfile.TemporaryDirectory() as place:
-        pictures(Path(place), [*names, *[f"{above}owl/owl.png"] * beside])
+        pictures(Path(place), [*names, *[above + beside] * bool(beside)])
         raw, turns = asked(Path(place))
-        assert turns == beside
+        assert turns == bool(beside)
         assert {item.path: (item.split, raw.classes[item.labels[0]]) for item in raw.items} == names
+        if beside and labels == "below" and not above:  # the same words are labels where that is said
+            named = looked_at(Path(place), names=words.split(), label_folder="first")
+            assert named.classes == sorted(["owl", *words.split()])
 
 
 @pytest.mark.parametrize("beside", ["car", "bus/x"])

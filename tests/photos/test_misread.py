@@ -1,7 +1,5 @@
 """What people have on their disks is read as they mean it, or refused in one line: never as something else."""
 
-import json
-
 import numpy as np
 import pytest
 from PIL import Image
@@ -9,35 +7,21 @@ from PIL import Image
 from dicap.data.sources import base
 from dicap.data.sources.base import Rejected, read_rgb
 from dicap.data.sources.files import list_others
-from dicap.errors import DataError
 from dicap.files.written import replacing_own
 from dicap.photos.survey import survey
 from dicap.settings import Own
-from photos.awkward import HEIC, labels_of
-from photos.awkward import looked_at as read
-
-
-def image(path, shade=120):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.new("RGB", (2, 2), (shade,) * 3).save(path)
+from photos.awkward import HEIC, coco, labels_of, looked_at, picture, pictures, refused
 
 
 def test_a_missing_image_is_no_other_folders_image_of_the_same_name(tmp_path):
-    content = {
-        "images": [{"id": 1, "file_name": "cam1/009.png"}, {"id": 2, "file_name": "cam2/001.png"}],
-        "categories": [{"id": 1, "name": "cat"}, {"id": 2, "name": "dog"}],
-        "annotations": [{"image_id": 1, "category_id": 1}, {"image_id": 2, "category_id": 2}],
-    }
-    for name in ("cam2/009.png", "cam2/001.png"):
-        image(tmp_path / name)
-    (tmp_path / "all.json").write_text(json.dumps(content), encoding="utf-8-sig")
-    found = labels_of(read(tmp_path, Own(test_share=0.5)))
-    assert {name: pets for name, pets in found.items() if (tmp_path / name).is_file()} == {"cam2/001.png": {"dog"}}
-    for entry, name in zip(content["images"], ["cam3/001.png", "trip/7.png"], strict=True):
-        entry["file_name"] = name
-    image(tmp_path / "7.png")
-    (tmp_path / "all.json").write_text(json.dumps(content))
-    raw = read(tmp_path, Own(test_share=0.5))
+    pictures(tmp_path, ["cam2/009.png", "cam2/001.png"])
+    coco(tmp_path, "all.json", names={"cam1/009.png": {"cat"}, "cam2/001.png": {"dog"}}, keep=False)
+    found = labels_of(looked_at(tmp_path, test_share=0.5))
+    there = {name: pets for name, pets in found.items() if (tmp_path / name).is_file()}
+    assert there == {"cam2/001.png": {"dog"}, "cam2/009.png": None}
+    picture(tmp_path / "7.png")
+    coco(tmp_path, "all.json", names={"cam3/001.png": {"cat"}, "trip/7.png": {"dog"}}, keep=False)
+    raw = looked_at(tmp_path, test_share=0.5)
     assert "images found under another name: 1 (trip/7.png is 7.png)" in raw.notes
 
 
@@ -56,12 +40,11 @@ def test_a_table_of_ones_own_where_a_command_wrote_one_is_seen(tmp_path):
 @pytest.mark.parametrize("encoding", ["gbk", "shift_jis", "nonsense"])
 def test_an_encoding_that_is_not_read_is_one_line(tmp_path, encoding):
     (tmp_path / "a.xml").write_bytes(f'<?xml version="1.0" encoding="{encoding}"?><annotation/>'.encode())
-    with pytest.raises(DataError, match="not readable as XML"):
-        read(tmp_path, Own())
+    refused(tmp_path, "not readable as XML")
 
 
 @pytest.mark.parametrize(
-    ("lists", "refused"),
+    ("lists", "words"),
     [
         ({"train.txt": "my 0.png\nmy 1.png\n", "test.txt": "my 2.png\n"}, "'my 0.png' names no annotation"),
         ({"train.txt": "my 0 -1\nmy 1  1\n", "test.txt": "my 2  1\n"}, "'my 0 -1' names no annotation"),
@@ -73,20 +56,19 @@ def test_an_encoding_that_is_not_read_is_one_line(tmp_path, encoding):
         ({"train.txt": "my 0\nmy 1\n", "test.txt": "my 2\nmy 3\n", "default.txt": "my 0\nmy 1\nmy 2\nmy 3\n"}, ""),
     ],
 )
-def test_lists_of_splits_say_the_split_or_are_refused(tmp_path, lists, refused):
+def test_lists_of_splits_say_the_split_or_are_refused(tmp_path, lists, words):
     for i in range(4):
-        image(tmp_path / "JPEGImages" / f"my {i}.png", i)
+        picture(tmp_path / "JPEGImages" / f"my {i}.png", i)
         (tmp_path / "JPEGImages" / f"my {i}.xml").write_text(VOC.format(f"my {i}", "cat" if i % 2 else "dog"))
     (tmp_path / ".idea").mkdir()
     (tmp_path / ".idea" / "workspace.xml").write_text("<project/>")
     (tmp_path / "ImageSets" / "Main").mkdir(parents=True)
     for name, text in lists.items():
         (tmp_path / "ImageSets" / "Main" / name).write_bytes(text if isinstance(text, bytes) else text.encode())
-    if refused:
-        with pytest.raises(DataError, match=refused):
-            read(tmp_path, Own(test_share=0.5))
+    if words:
+        refused(tmp_path, words, test_share=0.5)
     else:
-        items = sorted(read(tmp_path, Own(test_share=0.5)).items, key=lambda item: item.id)
+        items = sorted(looked_at(tmp_path, test_share=0.5).items, key=lambda item: item.id)
         assert [item.split for item in items] == ["train", "train", "test", "test"]
 
 

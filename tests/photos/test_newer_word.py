@@ -7,72 +7,10 @@ import pytest
 from project import Project
 
 from dicap.data.format import read_index, read_meta
-from dicap.photos.readers.read import Given, added_before, photo_mark
-from dicap.settings import Own, read_yaml
-from photos.awkward import labels_of, looked_at, picture, write
-from stages.photos.import_labels import table_of
+from dicap.settings import read_yaml
+from photos.awkward import picture, pictures, write
 
 NAMES = [f"{i:02d}.png" for i in range(12)]
-
-
-@pytest.fixture
-def labelled(tmp_path, monkeypatch):
-    """Twelve photographs, eight of them with labels, in a folder beside an empty project."""
-    monkeypatch.chdir(tmp_path)
-    for i, name in enumerate(NAMES):
-        picture(tmp_path / "photos" / name, i)
-    corrected(tmp_path, {name: "dog" if i % 2 else "cat" for i, name in enumerate(NAMES[:8])})
-    return tmp_path
-
-
-def corrected(root, labels):
-    write(root / "photos", [["image", "labels"], *labels.items()])
-
-
-def read_now(root, **own):
-    raw = looked_at(root / "photos", Own(test_share=0.3, unlabeled_root=str(root / "photos"), **own))
-    return labels_of(raw), raw
-
-
-def imported(root, labels, **own):
-    """As `import-labels` writes them, with the marks of now."""
-    from dicap.photos.readers.read import given_of
-
-    _, raw = read_now(root, **own)
-    given = {}
-    for item, file in zip(raw.items, raw.images.paths, strict=True):
-        if item.id in labels:
-            said = given_of(item, raw.classes)
-            given[item.id] = Given(labels[item.id], None, "" if said is None else said.mark(), photo_mark(file))
-    path = root / "labels" / "added-1.csv"
-    path.parent.mkdir(exist_ok=True)
-    path.write_text("\n".join(",".join(row) for row in table_of(given)) + "\n")
-    assert added_before(path) == given and [g.was for g in added_before(path).values()] == [g.was for g in given.values()]
-    return str(path)
-
-
-def test_an_import_counts_until_the_table_is_corrected(labelled):
-    added = imported(labelled, {"00.png": ["dog"], "01.png": ["dog"], "09.png": ["cat"]})
-    found, raw = read_now(labelled, added=added)
-    assert found["00.png"] == {"dog"} and found["09.png"] == {"cat"} and not any("changed after" in note for note in raw.notes)
-    assert any("so the imported labels count: 1 (the first: 00.png)" in note for note in raw.notes)
-    corrected(
-        labelled, {name: "dog" if i % 2 else "cat" for i, name in enumerate(NAMES[:8])} | {"01.png": "cat", "09.png": "cat;dog"}
-    )
-    found, raw = read_now(labelled, added=added)
-    assert found["00.png"] == {"dog"}, "of which the table says what it said then"
-    assert found["01.png"] == {"cat"} and found["09.png"] == {"cat", "dog"}
-    assert any("so their own labels count: 2 (the first: 01.png)" in note for note in raw.notes)
-
-
-def test_a_new_class_stays_unknown_when_the_table_names_it_once(labelled):
-    added = imported(labelled, {"09.png": ["boat"]})
-    labels = {name: "dog" if i % 2 else "cat" for i, name in enumerate(NAMES[:8])}
-    corrected(labelled, labels | {"00.png": "cat;boat"})
-    _, raw = read_now(labelled, added=added, new_classes=["boat"])
-    boat = raw.classes.index("boat")
-    known = {item.id for item in raw.items if item.labels is not None and (item.absent is None or boat in item.absent)}
-    assert known <= {"00.png", "09.png"}, "nobody looked for it in the others"
 
 
 class Days:
@@ -81,9 +19,8 @@ class Days:
     def __init__(self, folder, classes):
         self.folder, self.lists = folder, 0
         self.labels = {name: classes[i % 3] for i, name in enumerate(NAMES[:8])}
-        for i, name in enumerate(NAMES):
-            picture(folder / "photos" / name, i)
-        corrected(folder, self.labels)
+        pictures(folder / "photos", NAMES)
+        self.correct({})
         own = {"unlabeled_root": str(folder / "photos"), "test_share": 0.3, "names": classes, "words": "class"}
         self.project = Project.made(folder / "project", {"dataset": "table", "data_root": str(folder / "photos"), "own": own})
         self.project.done("convert")
@@ -95,24 +32,40 @@ class Days:
         self.said = self.project.done("import-labels", f"{self.lists}.csv", "--new-classes").splitlines()
         return self.now()
 
-    def correct(self, name, label):
+    def correct(self, labels):
         """In the table."""
-        corrected(self.folder, self.labels | {name: label})
+        write(self.folder / "photos", [["image", "labels"], *(self.labels | labels).items()])
 
     def now(self):
         self.project.done("convert")
-        meta = read_meta(self.project.folder / "data/converted")
-        rows = read_index(self.project.folder / "data/converted").to_pylist()
-        return {row["id"]: row["labels"] and [meta["classes"][c] for c in row["labels"]] for row in rows}
+        self.meta = read_meta(self.project.folder / "data/converted")
+        self.notes = "\n".join(self.meta["notes"])
+        self.rows = read_index(self.project.folder / "data/converted").to_pylist()
+        return {row["id"]: row["labels"] and [self.meta["classes"][c] for c in row["labels"]] for row in self.rows}
 
 
 @pytest.mark.parametrize("bird", ["bird", "NA", "none"])
-def test_a_correction_counts_whatever_the_class_is_called_and_what_follows(tmp_path, bird):
+def test_an_import_counts_until_the_table_is_corrected_whatever_the_class_is_called_and_what_follows(tmp_path, bird):
     days = Days(tmp_path, [bird, "cat", "dog"])
-    assert days.given("image,labels\n00.png,cat\n09.png,dog\n")["00.png"] == ["cat"]
-    days.correct("00.png", "dog")
-    assert days.now()["00.png"] == ["dog"]
+    found = days.given("image,labels\n00.png,cat\n03.png,dog\n09.png,dog\n")
+    assert found["00.png"] == ["cat"] and found["09.png"] == ["dog"] and "changed after" not in days.notes
+    assert "says otherwise, and does not count: 2 (the first: 00.png)" in days.notes
+    days.correct({"00.png": "dog", "09.png": "cat;dog"})
+    found = days.now()
+    assert found["00.png"] == ["dog"] and found["09.png"] == ["cat", "dog"]
+    assert found["03.png"] == ["dog"], "of which the table says what it said then"
+    assert "changed after the import, and count: 2 (the first: 00.png)" in days.notes
     assert days.given(f"image,labels,absent\n00.png,,{bird}\n")["00.png"] == ["dog"], "of cat it says nothing"
+
+
+def test_a_new_class_stays_unknown_when_the_table_names_it_once(tmp_path):
+    days = Days(tmp_path, ["bird", "cat", "dog"])
+    days.given("image,labels\n09.png,boat\n")
+    days.correct({"00.png": "bird;boat"})
+    days.now()
+    boat = days.meta["classes"].index("boat")
+    known = {row["id"] for row in days.rows if row["labels"] is not None and (row["absent"] is None or boat in row["absent"])}
+    assert known <= {"00.png", "09.png"}, "nobody looked for it in the others"
 
 
 def test_each_change_is_said_once_in_plain_words(tmp_path):
@@ -146,7 +99,7 @@ def test_the_longest_list_brings_all_back_but_what_was_corrected(tmp_path):
         days.given(f"image,labels\n{rows}\n")
     for i, path in enumerate(sorted((days.project.folder / "labels").glob("*.csv"), key=os.path.getmtime)):
         os.utime(path, (-i, -i))  # a fresh clone keeps no times
-    days.correct("00.png", "dog")
+    days.correct({"00.png": "dog"})
     before = days.now()
     days.project.set({"own.added": None})
     remedies = [line for line in days.project.done("convert").splitlines() if "brings them back" in line]
@@ -170,8 +123,8 @@ def test_a_list_of_before_changes_nothing_wherever_it_lies(tmp_path, folder):
     for rows in ("00.png,cat\n09.png,dog", "09.png,cat", "01.png,fox;cat"):
         days.given(f"image,labels\n{rows}\n")
         lists.append(read_yaml(days.project.folder / "params.yaml")["own"]["added"])
-    before = [days.now(), read_index(days.project.folder / "data/converted").to_pylist()]
+    before = [days.now(), days.rows]
     shutil.copytree(days.project.folder / "labels", days.project.folder / "copies", copy_function=shutil.copy)
     for path in lists[:2]:
         days.project.done("import-labels", path.replace("labels/", f"{folder}/"))
-        assert [days.now(), read_index(days.project.folder / "data/converted").to_pylist()] == before
+        assert [days.now(), days.rows] == before

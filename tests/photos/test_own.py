@@ -1,6 +1,5 @@
 """Options around own photographs: second folders, labels given later, test splits, links."""
 
-import json
 import os
 import shutil
 
@@ -14,11 +13,10 @@ from hypothesis import strategies as st
 from data.raw import shared
 from dicap.data.convert import convert
 from dicap.data.sources.base import Rejected
-from dicap.errors import DataError
 from dicap.photos.readers import read as own
 from dicap.photos.survey import survey
 from dicap.settings import Own
-from photos.awkward import labels_of, linked, looked_at, picture, pictures
+from photos.awkward import coco, labels_of, linked, looked_at, picture, pictures, refused
 
 LABELS = {
     f"{i:02d}.png": labels
@@ -27,10 +25,6 @@ LABELS = {
     )
 }
 OPEN = ["10.png", "11.png"]  # without labels
-
-
-def options(**changes):
-    return Own(**({"test_share": 0.3} | changes))
 
 
 @pytest.fixture
@@ -47,44 +41,43 @@ def by_image(raw):
 
 
 def test_corel5k_reads_as_its_readme_says():
-    raw = looked_at(shared("corel5k"), Own())
+    raw = looked_at(shared("corel5k"))
     splits = [item.split for item in raw.items]
     assert (splits.count("train"), splits.count("test"), len(raw.classes)) == (4500, 499, 65)
     assert sum(item.labels == () for item in raw.items) == 118
 
 
 def test_the_documented_table_reads_alike_with_and_without_init_data(root):
-    _, reading, raw = own.look(root, options())
+    _, reading, raw = own.look(root, Own(test_share=0.3))
     labelled = [item for item in raw.items if item.labels is not None]
-    for said in (reading, options(), reading.model_copy(update={"files": None})):
+    for said in (reading, Own(test_share=0.3), reading.model_copy(update={"files": None})):
         assert [item for item in own.read(root, said).items if item.labels is not None] == labelled
 
 
 def test_the_images_of_a_second_folder_are_unlabelled_and_counted_once(root, tmp_path):
-    raw = looked_at(root, options(unlabeled_root=str(root / "images")))  # the same folder: its open images
+    raw = looked_at(root, unlabeled_root=str(root / "images"))  # the same folder: its open images
     assert [item.id for item in raw.items if item.labels is None] == [f"images/{name}" for name in OPEN]
     more = tmp_path / "more"
     pictures(more / "deep", ["x.png"])
     picture(more / "images" / "00.png", 99)  # another image under a name that is taken
     (more / "link.png").symlink_to(root / "images" / "01.png")
     (more / b"\xe9t\xe9.png".decode("utf-8", "surrogateescape")).write_bytes((more / "deep" / "x.png").read_bytes())
-    raw = looked_at(root, options(unlabeled_root=str(more)))
+    raw = looked_at(root, unlabeled_root=str(more))
     found = [item.id for item in raw.items if item.labels is None]
     assert found == ["more/deep/x.png", "more/images/00.png", "more/\\xe9t\\xe9.png"]
     meta = convert(raw, tmp_path / "set", image_size=16, workers=0)
     assert meta["counts"] == {"train": 7, "test": 3, "unlabeled": 3} and not meta["rejected"]
-    with pytest.raises(DataError, match=r"'images/00\.png' is the name of an image of the data set too"):
-        looked_at(root, options(unlabeled_root=str(more / "images")))
+    refused(root, r"'images/00\.png' is the name of an image of the data set too", unlabeled_root=str(more / "images"))
 
 
 def test_labels_given_later_make_training_images(root, tmp_path):
     added = tmp_path / "added.csv"
     added.write_text("image,labels\n10.png,cat; fox\n11.png,-\n")
-    raw = looked_at(root, options(added=str(added)))  # of images that were removed since
+    raw = looked_at(root, added=str(added))  # of images that were removed since
     assert any("not in the data set any more: 2 (the first: 10.png)" in note for note in raw.notes)
     added.write_text("image,labels,surprise\nimages/00.png,cat;fox,1\nmore/x.png,cat,\n")
     pictures(tmp_path / "more", ["x.png", "y.png"])
-    raw = looked_at(root, options(added=str(added), unlabeled_root=str(tmp_path / "more")))
+    raw = looked_at(root, added=str(added), unlabeled_root=str(tmp_path / "more"))
     assert raw.classes == ["cat", "dog", "fox", "owl"]
     assert by_image(raw) == LABELS | {"00.png": {"cat", "fox"}, "x.png": {"cat"}, "y.png": None}
     assert {item.id: item.split for item in raw.items}["more/x.png"] == "train"
@@ -92,15 +85,11 @@ def test_labels_given_later_make_training_images(root, tmp_path):
 
 def test_the_splits_that_a_format_names_are_kept(tmp_path):
     for split, names in {"train": list(LABELS)[:6], "valid": list(LABELS)[6:8], "test": list(LABELS)[8:]}.items():
-        pictures(tmp_path / split, names)
-        images = [{"id": name, "file_name": name} for name in names]
-        annotations = [{"image_id": name, "category_id": 1 + len(label)} for name in names for label in LABELS[name]]
-        content = {"images": images, "annotations": annotations, "categories": [{"id": 4, "name": "pet"}]}
-        (tmp_path / split / "_annotations.coco.json").write_text(json.dumps(content))
-    raw = looked_at(tmp_path, options(test_share=0.0))
+        coco(tmp_path, f"{split}/_annotations.coco.json", split, {name: LABELS[name] for name in names}, id_of=str)
+    raw = looked_at(tmp_path, test_share=0.0)
     assert [item.split for item in raw.items] == ["test"] * 2 + ["train"] * 8
     shutil.rmtree(tmp_path / "test")
-    raw = looked_at(tmp_path, options(test_share=0.0))
+    raw = looked_at(tmp_path, test_share=0.0)
     assert {item.id for item in raw.items if item.split == "test"} == {f"valid/{name}" for name in list(LABELS)[6:8]}
 
 
@@ -135,7 +124,7 @@ def test_a_list_that_is_sorted_or_grows_keeps_its_splits(tmp_path_factory, seed,
     def roles(rows):
         lines = [f"{names[row]},train,{';'.join(np.array(list('abcde'))[shown[row]]) or '-'}" for row in rows]
         (root / "labels.csv").write_text("\n".join(["image,split,labels", *lines]))
-        items = looked_at(root, options(test_share=0.2)).items
+        items = looked_at(root, test_share=0.2).items
         index = pd.DataFrame({"id": [item.id for item in items], "split": [item.split for item in items]})
         found = tiny.roles_of(index, 0.5, 1, 0.2, by_id=True)
         return dict(zip(index["id"], found, strict=True))
@@ -151,21 +140,20 @@ def test_a_list_that_is_sorted_or_grows_keeps_its_splits(tmp_path_factory, seed,
 @pytest.mark.parametrize("link", [os.symlink, os.link])
 def test_two_names_of_one_file_are_one_image_or_refused(root, link):
     """07.png becomes a name of 00.png, whose labels are the same, and of 01.png, whose are others."""
-    images, before = root / "images", by_image(looked_at(root, options()))
+    images, before = root / "images", by_image(looked_at(root))
     (images / "07.png").unlink()
     link(images / "00.png", images / "07.png")
-    found = looked_at(root, options())
+    found = looked_at(root)
     assert by_image(found) == {image: before[image] for image in before if image != "07.png"}
     assert any("counted once" in note for note in found.notes)
     (images / "07.png").unlink()
     link(images / "01.png", images / "07.png")
-    with pytest.raises(DataError, match=r"07\.png' is that of .*01\.png'\) too, with other labels"):
-        looked_at(root, options())
+    refused(root, r"07\.png' is that of .*01\.png'\) too, with other labels")
 
 
 def test_a_folder_may_be_named_from_where_one_is(root, monkeypatch):
     monkeypatch.chdir(root.parent)
-    raw = looked_at(root.relative_to(root.parent), options(unlabeled_root="raw/images"))
+    raw = looked_at(root.relative_to(root.parent), unlabeled_root="raw/images")
     assert all(raw.images.read(i).size == (10, 8) for i in range(len(raw.items))) and len(raw.items) == 12
 
 
@@ -173,13 +161,13 @@ def test_a_link_out_of_the_folder_is_refused_where_a_table_names_it_and_meant_wh
     picture(tmp_path / "elsewhere.png", 5)
     (root / "images" / "00.png").unlink()
     (root / "images" / "00.png").symlink_to(tmp_path / "elsewhere.png")
-    raw = looked_at(root, options())
+    raw = looked_at(root)
     with pytest.raises(Rejected, match="out of the data set's folder"):
         raw.images.read([item.id for item in raw.items].index("images/00.png"))
     for name in ("cat", "dog"):
         pictures(tmp_path / "tree" / name, [f"{name}{i}.png" for i in range(4)])
     (tmp_path / "tree" / "cat" / "link.png").symlink_to(tmp_path / "elsewhere.png")
-    raw = looked_at(tmp_path / "tree", options())
+    raw = looked_at(tmp_path / "tree")
     assert all(raw.images.read(i).size == (10, 8) for i in range(len(raw.items))) and len(raw.items) == 9
 
 
@@ -189,7 +177,7 @@ def test_a_linked_folder_is_followed_and_a_link_in_it_that_leads_elsewhere_is_no
     inside = tmp_path / "set-elsewhere" / "b.png"
     inside.unlink()
     inside.symlink_to(secret)
-    raw = looked_at(tmp_path / "set", options())
+    raw = looked_at(tmp_path / "set")
     for i, item in enumerate(raw.items):
         if item.path.endswith("b.png"):
             with pytest.raises(Rejected, match="out of the data set's folder"):

@@ -11,24 +11,15 @@ from hypothesis import strategies as st
 
 from dicap.errors import DataError
 from dicap.photos.readers.heads import OF_ROWS, USUAL, plain
-from dicap.photos.readers.question import Question, joined
+from dicap.photos.readers.question import Question
 from dicap.photos.readers.read import read
 from dicap.photos.readers.understand import understand
 from dicap.settings import Own
-from photos.awkward import labels_of, looked_at, picture, pictures, write
+from photos.awkward import asked, labels_of, looked_at, pictures, refused, write
 from stages.photos import init_data
 
 NAMES = [f"{i:02d}.png" for i in range(12)]
-
-
-def asked(place, **said):
-    """What is read when a question, if there is one, is answered as it proposes; and how many there were."""
-    own = Own(**({"test_share": 0.3} | said))
-    try:
-        return looked_at(place, own), 0
-    except Question as question:
-        answered = joined({key: getattr(own, key) for key in question.options}, question.options)
-        return looked_at(place, own.model_copy(update=answered)), 1
+IN_FOLDERS = [f"{'abcd'[i % 4]}/{i}.png" for i in range(12)]
 
 
 def listed(root, rows, name="labels.csv"):
@@ -96,14 +87,10 @@ def test_under_any_head_verified_negatives_are_absent_and_the_rest_unknown(tmp_p
         assert labels_of(asked(tmp_path)[0])[NAMES[1]] == {"cat", "dog", "owl"}
         return
     if marks in ("0.93/0.12", "there/gone"):
-        with pytest.raises(
-            DataError, match=f"does {head} .* say whether a row's label is there. Then write 1 .* --ignore '?{head}"
-        ):
-            looked_at(tmp_path, Own(test_share=0.3))
-        assert looked_at(tmp_path, Own(test_share=0.3, rows="label", ignore=["source", head])).classes == ["bird", *CATDOG, "owl"]
+        refused(tmp_path, f"does {head} .* say whether a row's label is there. Then write 1 .* --ignore '?{head}")
+        assert looked_at(tmp_path, rows="label", ignore=["source", head]).classes == ["bird", *CATDOG, "owl"]
         return
-    with pytest.raises(Question, match=rf"column {head} .* is 1, .* \(else --ignore\)"):
-        looked_at(tmp_path, Own(test_share=0.3))
+    refused(tmp_path, rf"column {head} .* is 1, .* \(else --ignore\)")
     raw, turns = asked(tmp_path)
     assert turns == 1 and labels_of(raw) == MEANT | {NAMES[0]: {"cat", "bird"}} and raw.classes == ["bird", *CATDOG]
     assert [item.absent for item in raw.items][:3] == [(2,), (1,), ()]
@@ -124,7 +111,7 @@ def test_where_a_row_is_said_to_be_a_whole_image_no_column_makes_it_a_label(tmp_
 @pytest.mark.parametrize("heads", ["xmin ymin xmax ymax", "x y w h", "bbox", "XMin XMax YMin YMax"])
 @pytest.mark.parametrize("head", ["occluded", "iscrowd", "truncated", "difficult", "IsOccluded", "IsGroupOf", "Ort"])
 @given(marks=st.lists(st.booleans(), min_size=12, max_size=12))
-@settings(max_examples=10, derandomize=True)
+@settings(max_examples=5, derandomize=True)
 def test_what_is_said_of_a_box_is_not_said_of_its_label(tmp_path_factory, heads, head, marks):
     root = tmp_path_factory.getbasetemp() / "boxes"
     rows = [[name, pet, *(f"{i}.{k}" for k in heads.split())] for i, (name, pets) in enumerate(MEANT.items()) for pet in pets]
@@ -136,15 +123,13 @@ def test_what_is_said_of_a_box_is_not_said_of_its_label(tmp_path_factory, heads,
 
 @pytest.mark.parametrize("name", ["labels.json", "notes.txt", "a/1.xmp", "meta.jsonl", "clip.mov", "b/raw.cr2"])
 def test_a_file_that_nothing_reads_is_asked_about_beside_folders_and_tables(tmp_path, name):
-    for i, folder in enumerate("abcd" * 3):
-        picture(tmp_path / "tree" / folder / f"{i}.png", i)
+    pictures(tmp_path / "tree", IN_FOLDERS)
     listed(tmp_path / "table", [["image", "labels"], *LISTED])
     for root in (tmp_path / "tree", tmp_path / "table"):
-        looked_at(root, Own(test_share=0.3))
+        looked_at(root)
         (root / name).parent.mkdir(exist_ok=True)
         (root / name).write_text("{}")
-        with pytest.raises(DataError, match=f"files that are not read: .{name.rpartition('.')[2]} \\(1, the first {name}\\)"):
-            looked_at(root, Own(test_share=0.3))
+        refused(root, f"files that are not read: .{name.rpartition('.')[2]} \\(1, the first {name}\\)")
         assert asked(root)[1] == 1
 
 
@@ -154,12 +139,10 @@ NUMBERED = "2024-01/2024-02 site_A/site_B p_01/p_02 7/8 n01440764/n01443537 clas
 
 @pytest.mark.parametrize("names", f"{ANYTHING} {NUMBERED}".split())
 def test_folders_that_hold_photographs_of_anything_are_no_labels_unless_that_is_said(tmp_path, names):
-    for i in range(20):
-        picture(tmp_path / names.split("/")[i % len(names.split("/"))] / f"{i}.png", i)
-    with pytest.raises(DataError, match=r"is '.*' a label\?") as caught:
-        looked_at(tmp_path, Own(test_share=0.3))
-    assert looked_at(tmp_path, Own(test_share=0.3, format="folders")).classes == sorted(names.split("/"))
-    assert getattr(caught.value, "options", {}) == ({"format": "folders"} if names in NUMBERED.split() else {})
+    folders = sorted(names.split("/"))
+    pictures(tmp_path, [f"{folders[i % len(folders)]}/{i}.png" for i in range(20)])
+    refused(tmp_path, r"is '.*' a label\?", {"format": "folders"} if names in NUMBERED.split() else {})
+    assert looked_at(tmp_path, format="folders").classes == folders
 
 
 @pytest.mark.parametrize(
@@ -170,10 +153,7 @@ def test_labels_that_nothing_reads_are_read_once_they_are_written_as_a_table(tmp
     pictures(tmp_path / folder, NAMES)
     (tmp_path / beside).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / beside).write_text("{}")
-    with pytest.raises(
-        DataError, match=rf"not read: .* \(1, the first {beside}\); is .* a label\?.* write the labels as labels\.csv"
-    ):
-        looked_at(tmp_path, Own(test_share=0.3))
+    refused(tmp_path, rf"not read: .* \(1, the first {beside}\); is .* a label\?.* write the labels as labels\.csv")
     write(tmp_path, [["image", "labels"], *([f"{folder}/{name}", labels] for name, labels in LISTED)])
     raw, turns = asked(tmp_path)
     assert labels_of(raw) == {f"{folder}/{name}": pets for name, pets in MEANT.items()} and turns == 1
@@ -190,20 +170,18 @@ OURS = {
 @pytest.mark.parametrize("kind", ["csv", "tsv", "parquet"])
 @pytest.mark.parametrize("name", OURS)
 def test_what_our_commands_wrote_is_never_labels(tmp_path, name, kind):
-    for i, folder in enumerate("abcd" * 3):
-        picture(tmp_path / folder / f"{i}.png", i)
-    before = labels_of(looked_at(tmp_path, Own(test_share=0.3)))
+    pictures(tmp_path, IN_FOLDERS)
+    before = labels_of(looked_at(tmp_path))
     frame = pd.DataFrame([[f"a/{i}.png", "yes", *["0.9"] * 9][: len(OURS[name])] for i in (0, 4, 8)], columns=OURS[name])
     path = tmp_path / Path(name).with_suffix(f".{kind}" if "labels-" not in name else ".csv")
     frame.to_parquet(path) if path.suffix == ".parquet" else frame.to_csv(path, index=False, sep=",\t"[path.suffix == ".tsv"])
-    assert labels_of(looked_at(tmp_path, Own(test_share=0.3))) == before
+    assert labels_of(looked_at(tmp_path)) == before
     with pytest.raises(DataError, match="answers of a model, or a list to import"):
         understand(path, Own())
 
 
 def test_what_is_written_once_is_kept_whatever_comes_into_the_folder(tmp_path):
-    for i, folder in enumerate("abcd" * 3):
-        picture(tmp_path / folder / f"{i}.png", i)
+    pictures(tmp_path, IN_FOLDERS)
     root, own = understand(tmp_path, Own(test_share=0.3))
     before = labels_of(read(root, own))
     (tmp_path / "labels.csv").write_text("image,labels\na/0.png,x\nb/1.png,y\n")
@@ -237,15 +215,8 @@ def drawn(draw):
     mark = draw(st.sampled_from([";", ";", "#", ", ", "|", "、", " / ", "+"]))
     extra = {draw(HEADS): draw(CELLS) for _ in range(draw(st.integers(0, 3)))}
     order = draw(st.permutations(range(12)))
-    return (
-        classes,
-        labels,
-        form,
-        mark,
-        {head: kind for head, kind in extra.items() if head not in classes},
-        order,
-        draw(st.booleans()),
-    )
+    extra = {head: kind for head, kind in extra.items() if head not in classes}
+    return classes, labels, form, mark, extra, order, draw(st.booleans())
 
 
 def cells_of(kind, i, classes):
@@ -293,7 +264,7 @@ def test_a_drawn_table_is_read_as_meant_or_refused(tmp_path):
         said |= {"separator": mark.strip()} if form == "names" else {"rows": "label"} if form == "rows" else {}
         said |= {"classes": classes} if form in ("one-hot", "-1/1", "ticks") else {}
         try:
-            found = labels_of(looked_at(tmp_path, Own(**said)))
+            found = labels_of(looked_at(tmp_path, **said))
         except DataError:
             outcomes.append(False)
         else:
@@ -301,7 +272,7 @@ def test_a_drawn_table_is_read_as_meant_or_refused(tmp_path):
             outcomes.append(True)
         # Who answers nothing: what is read is what was meant, or a question.
         try:
-            raw = looked_at(tmp_path, Own(test_share=0.3))
+            raw = looked_at(tmp_path)
         except DataError:
             pass
         else:

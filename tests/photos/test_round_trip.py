@@ -30,7 +30,7 @@ from dicap.photos.readers.understand import understand
 from dicap.photos.survey import survey
 from dicap.settings import Own
 from dicap.settings.catalogue import FORMATS
-from photos.awkward import labels_of, looked_at, write
+from photos.awkward import coco, labels_of, looked_at, write
 from stages.photos.import_labels import table_of
 
 # Letters that mean something to tables, lists, paths, addresses, XML or spreadsheets; an accent in both forms; capitals.
@@ -163,16 +163,10 @@ def write_folders(root, what):
 
 def write_coco(root, what):
     what.place(root / "images")
-    names = sorted({name for labels in what.labels.values() for name in labels or ()})
-    images = [{"id": i, "file_name": path} for i, (path, labels) in enumerate(what.labels.items()) if labels is not None]
-    annotations = [
-        {"id": 0, "image_id": i, "category_id": names.index(name)}
-        for i, labels in enumerate(what.labels.values())
-        for name in sorted(labels or ())
-    ]
-    content = {"categories": [{"id": i, "name": name} for i, name in enumerate(names)], "annotations": annotations}
+    shown = {path: labels for path, labels in what.labels.items() if labels is not None}
+    coco(root, "all.json", names=shown, keep=False)
+    text = json.dumps(json.loads((root / "all.json").read_text()), ensure_ascii=what.as_lists)
     encoding = "utf-8-sig" if what.encoding == "utf-8-sig" else "utf-8"
-    text = json.dumps({"images": images} | content, ensure_ascii=what.as_lists)
     (root / "all.json").write_text(text, encoding=encoding, errors="surrogateescape")
 
 
@@ -265,7 +259,7 @@ def test_hidden_files_and_capital_endings_change_no_format(tmp_path):
             (hidden := path.parent / ".checkpoints").mkdir(exist_ok=True)
             shutil.copy(path, hidden)
             path.rename(path.with_suffix(path.suffix.upper()))
-        assert understand(root, Own())[1].format == looked_at(root, Own(test_share=0.5)).source["format"] == [*kinds][-1]
+        assert understand(root, Own())[1].format == looked_at(root, test_share=0.5).source["format"] == [*kinds][-1]
     assert {*kinds} == {*FORMATS}, "a format without a writer"
 
 
@@ -304,8 +298,9 @@ PATHS = st.lists(
     paths=PATHS,
     choice=st.lists(st.lists(st.sampled_from([-1, 0, 1]), min_size=4, max_size=4), min_size=8, max_size=8),
     in_part=st.booleans(),
+    marks=st.tuples(st.sampled_from([None, "", "0a1b2c"]), st.sampled_from(["", "3d4e"])),
 )
-def test_what_is_imported_is_what_was_filled_in(tmp_path_factory, classes, paths, choice, in_part):
+def test_what_is_imported_is_what_was_filled_in(tmp_path_factory, classes, paths, choice, in_part, marks):
     """A list as `suggest` and the pages write it is imported, and what `import-labels` writes is read: both the same."""
     place, ids = tmp_path_factory.getbasetemp() / "filled.csv", sorted({readable(path) for path in paths})
     classes = [unicodedata.normalize("NFC", name) for name in classes]
@@ -314,9 +309,10 @@ def test_what_is_imported_is_what_was_filled_in(tmp_path_factory, classes, paths
         labels = sorted(name for name, there in zip(classes, row, strict=False) if there == 1)
         absent = sorted(name for name, there in zip(classes, row, strict=False) if there == 0)
         if labels or absent or not in_part:
-            filled[image] = own.Given(labels, absent if in_part and labels else None)
+            filled[image] = own.Given(labels, absent if in_part and labels else None, *marks)
     write(place.parent, table_of(filled), place.name)
-    assert own.added_before(place) == filled
+    again = own.added_before(place)
+    assert again == filled and {(given.was, given.photo or "") for given in again.values()} <= {marks}
     rows = [[image, ";".join(given.labels) or "-", ";".join(given.absent or ()) or "-"] for image, given in filled.items()]
     write(place.parent, [row[: 2 + in_part] for row in (["image", "labels", "absent"], *rows)], place.name)
     assert own.read_added(place, classes, ids) == filled
@@ -340,7 +336,7 @@ def test_a_missing_photograph_gives_no_labels_to_one_whose_name_is_spelled_other
         what = Drawn(others | labels, {*names} - {kept}, "utf-8", ",", False, False)
         WRITERS[form](Path(place), what)
         try:
-            raw = own.look(Path(place).resolve(), Own(test_share=0.3, rows=rows))[2]
+            raw = looked_at(Path(place), rows=rows)
         except DataError:
             return
         files = zip(raw.items, raw.images.paths, strict=True)

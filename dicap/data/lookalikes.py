@@ -10,7 +10,7 @@ CONTRAST = 100.0  # length of a thumbnail without its mean colour, below which i
 
 def thumbnail(image: Image.Image) -> np.ndarray:
     """(SIDE, SIDE, 3) float32 without its mean colour and of length 1: brightness does not count."""
-    small = np.asarray(image.convert("RGB").resize((SIDE, SIDE), Image.Resampling.BOX, reducing_gap=2), np.float32)
+    small = np.asarray(image.convert("RGB").resize((SIDE, SIDE), Image.Resampling.BOX), np.float32)
     small = small - small.mean((0, 1))
     return small / max(np.linalg.norm(small), CONTRAST)
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from dicap.errors import DataError
-from dicap.photos.readers.finder import Finder
-from dicap.photos.readers.listing import Listing, Row, is_ignored, read_json, split_in, split_of
+from dicap.photos.readers.finder import Finder, is_ignored
+from dicap.photos.readers.listing import Listing, Row, read_json, split_in, split_of
 from dicap.photos.readers.question import Question, ask_of_keys
 from dicap.photos.readers.xml_files import names_of
 from dicap.settings import Own

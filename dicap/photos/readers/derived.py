@@ -45,7 +45,7 @@ def ask_of_derived(root: Path, own: Own, images: Iterable[str], named: Collectio
         raise Question(f"{root}: {text} --ignore leaves one out", derived="photographs")
     if folders := [] if named else _with_endings_of_their_own(paths):
         text = f"do {' and '.join(folders)} hold different photographs, numbered alike, or is one folder made from another?"
-        raise Question(f"{root}: {text} --ignore {folders[-1]} leaves one out", derived="photographs")
+        raise Question(f"{root}: {text} --ignore {' or --ignore '.join(folders)} leaves one out", derived="photographs")
 
 
 def _with_endings_of_their_own(paths: list[Path]) -> list[str]:

@@ -4,6 +4,7 @@ import os
 import unicodedata
 from collections.abc import Iterable
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 
@@ -24,11 +25,18 @@ class Finder:
     Args:
         root: the folder of the data set.
         wanted: the names, each with the folders that it may be relative to, beside the root.
+        ignored: files (`own.ignore`) that a name means only with all of its path.
         moved: whether the folders are those of another machine even if some files are in place.
     """
 
-    def __init__(self, root: Path, wanted: Iterable[tuple[str, tuple[Path, ...]]], moved: bool = False) -> None:
-        self._root = root
+    def __init__(
+        self,
+        root: Path,
+        wanted: Iterable[tuple[str, tuple[Path, ...]]] = (),
+        ignored: Iterable[str] | None = None,
+        moved: bool = False,
+    ) -> None:
+        self._root, self._ignored = root, ignored
         self.elsewhere: dict[str, str] = {}  # by name, the images that match only in the end of their paths
         self._moved = True
         with suppress(DataError):  # `find` raises the error again, and its caller adds the row
@@ -86,7 +94,8 @@ class Finder:
 
     def _only(self, name: str, images: list[str]) -> str:
         if len(images) > 1:
-            raise DataError(f"{name!r} could be {readable(images[0])} or {readable(images[1])}; write its folder and ending too")
+            way = "write its folder and ending too, or leave one of the two out (init-data --ignore)"
+            raise DataError(f"{name!r} could be {readable(images[0])} or {readable(images[1])}; {way}")
         return images[0]
 
     def _whole(self, path: str) -> list[str]:
@@ -98,12 +107,21 @@ class Finder:
         """The images below the root by each end of their paths: `a/b/c.jpg` by `b/c.jpg`, `b/c` and others."""
         images: dict[str, list[str]] = {}
         for image in list_images(self._root, required=False):
+            if is_ignored(image, self._ignored):
+                continue
             parts = _plain(image).split("/")
             for k in range(len(parts)):
                 tail = "/".join(parts[k:])
                 for spelled in {tail, tail.removesuffix(Path(tail).suffix)}:
                     images.setdefault(spelled, []).append(image)
         return images
+
+
+def is_ignored(name: str, ignored: Iterable[str] | None) -> bool:
+    """Whether `own.ignore` names a file: by path, by a folder above, by ending (`.`: none), or by a pattern as `*_mask.png`."""
+    path = Path(name)
+    ways = {name, path.suffix.lower() or ".", *map(str, path.parents)} - ({"."} if path.suffix else set())
+    return any(one.rstrip("/") in ways or one.lower() in ways or fnmatchcase(name, one) for one in ignored or ())
 
 
 def _file_at(folder: Path, name: str, simple: str) -> Path | None:

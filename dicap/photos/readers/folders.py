@@ -9,8 +9,9 @@ from unicodedata import normalize
 from dicap.data.sources.files import list_images, same_file
 from dicap.errors import first_of
 from dicap.photos.readers.copies import checksums
+from dicap.photos.readers.finder import is_ignored
 from dicap.photos.readers.heads import ANYTHING, SPLIT_NAMES
-from dicap.photos.readers.listing import Listing, Row, is_ignored, split_in
+from dicap.photos.readers.listing import Listing, Row, split_in
 from dicap.photos.readers.question import Question
 from dicap.settings import Own
 
@@ -35,6 +36,7 @@ def read(root: Path, own: Own) -> Listing:
     named = sorted(folder for folder in {*folder_of.values()} if folder.lower() not in SPLIT_NAMES)
     notes = [f"folders taken for a split train, val or test by their names: {first_of(named, 4)}"] if named else []
     first: dict[tuple[str, str, str | None], str] = {}  # the first copy, by name, checksum and split
+    groups: dict[object, str] = {}  # by file: versions of a photograph below parallel folders, as rgb/cat/1 and depth/cat/1
     rows = []
     for path, checksum in zip(paths, checksums([root / path for path in paths]), strict=True):
         parts, split = parts_of[path], split_of.get(path)
@@ -46,9 +48,13 @@ def read(root: Path, own: Own) -> Listing:
                 way = "Name the folders of splits train, val or test"
                 raise Question(f"{root / path}: {text} {way}", label_folder=_likely_label(parts_of.values()))
             labels = frozenset({"first": parts[:1], "last": parts[-1:]}.get(own.label_folder, parts))
-        rows.append(Row(image, labels, split, where=str(root / path)))
+        inner = f"{split}/{parts[-1]}/{Path(path).stem}" if len(parts) > 1 and own.label_folder == "last" else None
+        group = inner and groups.setdefault(same_file(root / image), inner)
+        rows.append(Row(image, labels, split, group=group, where=str(root / path)))
     if any(row.labels for row in rows) and len({same_file(root / row.image) for row in rows}) == len(rows):
         notes += ["every image lies in one folder, so no image has two labels; link an image into each folder it belongs to"]
+    if len(groups) > len({*groups.values()}):
+        notes += ["photographs of one name below several folders, kept on one side of every split"]
     return Listing(rows, {"tree": "folders"}, notes)
 
 
@@ -63,7 +69,7 @@ def parted(paths: Iterable[str], names: Collection[str] = ()) -> tuple[dict[str,
     """
     parts_of = {path: [*Path(path).parts[:-1]] for path in paths}
     within = {path: folder for path, parts in parts_of.items() if (folder := _split_folder(parts))}
-    whole = all(path in within for path, parts in parts_of.items() if parts) and not {*within.values()} <= {*names}
+    whole = all(path in within for path, parts in parts_of.items() if len(parts) > 1) and not {*within.values()} <= {*names}
     splits = {*map(split_of_folder, within.values())} - {"unlabeled"}
     if not (whole and {"train"} < splits and any(len(parts) > 1 for parts in parts_of.values())):
         within = {path: folder for path, folder in within.items() if folder.lower() in SPLIT_NAMES}
@@ -72,8 +78,11 @@ def parted(paths: Iterable[str], names: Collection[str] = ()) -> tuple[dict[str,
             within = {path: folder for path, folder in within.items() if folder not in of_labels}
     for path, folder in within.items():
         parts_of[path].remove(folder)
-        if folder.lower() not in SPLIT_NAMES:  # as in training_set/training_set/cat; but in train/train a label may be `train`
-            parts_of[path] = [part for part in parts_of[path] if part != folder]
+    for name in {*within.values()}:
+        below = [path for path, folder in within.items() if folder == name]
+        if all(name in parts_of[path] for path in below):  # as in train/train/cat; else `train` is a label in train/train
+            for path in below:
+                parts_of[path].remove(name)
     labelled = [parts for path, parts in parts_of.items() if parts and split_of_folder(within.get(path)) != "unlabeled"]
     while labelled and min(map(len, labelled)) > 1 and len({parts[0] for parts in labelled}) == 1:
         for parts in labelled:

@@ -7,7 +7,6 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +121,7 @@ def _one_each(root: Path, listing: Listing, own: Own) -> tuple[list[Row], list[P
 
     Raises DataError if a name could mean several files, leaves the folder or is an address, or if rows contradict each other.
     """
-    finder = Finder(root, [(row.image, row.folders) for row in listing.rows], moved=own.format == "labelstudio")
+    finder = Finder(root, [(row.image, row.folders) for row in listing.rows], own.ignore, moved=own.format == "labelstudio")
     located = [(row, _located(root, row, finder)) for row in listing.rows]
     if located and not any(file.is_file() for _, file in located) and (images := list_images(root, required=False)):
         row, _ = located[0]
@@ -255,13 +254,6 @@ def _with_empty(rows: list[Row], empty: str, in_folders: bool) -> tuple[list[Row
     text = "images without any label, taken to {1}: {0} (own.empty: {2} reads them otherwise)"
     rows = [replace(row, split="unlabeled") if row.labels is None else row for row in rows]
     return rows, [text.format(*reading) for reading in readings if reading[0]]
-
-
-def is_ignored(name: str, ignored: Iterable[str] | None) -> bool:
-    """Whether `own.ignore` names a file: by path, by a folder above, by ending (`.`: none), or by a pattern as `*_mask.png`."""
-    path = Path(name)
-    ways = {name, path.suffix.lower() or ".", *map(str, path.parents)} - ({"."} if path.suffix else set())
-    return any(one.rstrip("/") in ways or one.lower() in ways or fnmatchcase(name, one) for one in ignored or ())
 
 
 def check_names(where: object, classes: Iterable[str]) -> None:

@@ -24,13 +24,13 @@ NUMBER = re.compile(r"[-+]?\d+([.,]\d+)?")
 CODED = re.compile(r"\W*[01](\W*[01])*\W*")  # 0 and 1, or a list of them
 IN_CELLS = {  # what people write beside a name or instead of a name
     re.compile(r"^(true|false|yes|no)$", re.IGNORECASE): "the tick of another column",
-    re.compile(  # `cat:0.9`, `cat (2)`, `2x cat`, `2 cats`
-        r"([:=@/(\[|\s_-]\s*(0?[.,]\d+|1[.,]0+|\d+([.,]\d+)?\s*%)|[:=@(\[]\s*\d+)\s*[)\]]?$|^\d+\s*[x×*]?\s+[^\W\d]"
+    re.compile(  # `cat:0.9`, `cat (2)`, `2x cat`
+        r"([:=@/(\[|\s_-]\s*(0?[.,]\d+|1[.,]0+|\d+([.,]\d+)?\s*%)|[:=@(\[]\s*\d+)\s*[)\]]?$|^\d+\s*[x×*]\s"
     ): "a class and its score or count",
     re.compile(r"^['\"\[{]|['\"\]}]$|^\(.*\)$"): "a name in quotes or brackets",
 }
-DOUBTED = re.compile(  # `no cat`, `cat?`, `maybe cat`, `cat (maybe)`
-    r"(?:[!~¬?-]|(?:no|not|non|without|kein|keine|maybe|perhaps|probably|possibl[ey])[ _-])\s*(.+)"
+DOUBTED = re.compile(  # `no cat`, `2 cat`, `cat?`, `maybe cat`, `cat (maybe)`
+    r"(?:[!~¬?-]|(?:\d+|no|not|non|without|kein|keine|maybe|perhaps|probably|possibl[ey])[ _-])\s*(.+)"
     r"|(.+?)\s*(?:\?+|[ _-]?\(?(?:maybe|unsure|uncertain|doubtful)\)?)",
     re.IGNORECASE,
 )
@@ -152,7 +152,7 @@ def doubt_of(name: str, names: Collection[str], typed_in: bool = False) -> str:
     """What a name may be instead of a class, in words; empty if nothing suggests so."""
     bare = DOUBTED.fullmatch(name)
     if bare is not None and (bare[1] or bare[2]).casefold() in {other.casefold() for other in names}:
-        return "the word that another class is not there, or is doubtful"
+        return "another class and its count" if name[0].isdigit() else "the word that another class is not there, or is doubtful"
     if any(unicodedata.category(letter) == "Cf" for letter in name):
         return "a name with invisible letters"
     if typed_in:

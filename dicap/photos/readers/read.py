@@ -18,8 +18,9 @@ from dicap.files.checksum import sha256
 from dicap.photos.readers import coco_file, folders, label_studio, table, xml_files
 from dicap.photos.readers.copies import with_groups, without_leaks
 from dicap.photos.readers.derived import ask_of_derived
+from dicap.photos.readers.finder import is_ignored
 from dicap.photos.readers.heads import plain
-from dicap.photos.readers.listing import is_ignored, to_raw
+from dicap.photos.readers.listing import to_raw
 from dicap.photos.readers.names import ask_of_names, with_words
 from dicap.photos.readers.question import Question, joined, typed
 from dicap.photos.readers.sheet import OTHERS, read_names, read_sheet, read_sheets

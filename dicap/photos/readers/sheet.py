@@ -125,7 +125,7 @@ def _csv(path: Path) -> tuple[pd.DataFrame, list[str]]:
     separator = max(SEPARATORS, key=text.partition("\n")[0].count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     header, rows, places = [head.strip() for head in next(reader, [])], [], []
-    if any(map(is_image_name, header)):
+    if any(is_image_name(head) or head.startswith("sep=") for head in header):
         raise DataError(f"{path}: line 1 has no heads; write some above, such as `image{separator}labels`")
     for row in reader:
         if not any(map(str.strip, row)):

@@ -15,10 +15,10 @@ from dicap.data.sources.files import base_of, is_image_name, list_images, list_o
 from dicap.errors import DataError, first_of
 from dicap.photos.readers import coco_file, heads, label_studio, xml_files
 from dicap.photos.readers.derived import ask_of_derived
-from dicap.photos.readers.finder import Finder
+from dicap.photos.readers.finder import Finder, is_ignored
 from dicap.photos.readers.folders import numbered, of_anything, parted, split_of_folder
 from dicap.photos.readers.heads import SPLIT_NAMES, SPLIT_WORDS, plain
-from dicap.photos.readers.listing import is_ignored, split_in, words_of
+from dicap.photos.readers.listing import split_in, words_of
 from dicap.photos.readers.names import NOTHING, doubt_of
 from dicap.photos.readers.question import Question, listed, typed
 from dicap.photos.readers.sheet import MARKS, YES, Sheet, read_sheet, read_sheets
@@ -112,7 +112,7 @@ def _labels(root: Path, options: Own, others: list[str]) -> tuple[str, list[str]
     without_images: list[str] = []  # tables that name no photograph
     if not options.files:
         tables = [name for name in others if name.lower().endswith(TABULAR) and name.count("/") < 2]
-        tails = Finder(root, []).tails if tables else {}
+        tails = Finder(root).tails if tables else {}
         named = [name for name in tables if _names_image(tails, root / name)] or [name for name in tables if name in TABLES]
         folders = _label_folders(list_images(root, required=False)) if tables and not named else set()
         if named or (len(folders) > 1 and not of_anything(folders)):
@@ -203,6 +203,12 @@ def _ask_of_files(root: Path, names: list[str], kind: str, options: Own, read: l
         images = [name for name in list_images(root, required=False) if not is_ignored(name, options.ignore)]
         _ask_of_programs(root, images)
         ask_of_derived(root, options, images)
+        may_hold_labels = {".xmp"}.union(*FORMATS.values())
+        beside = [Path(name).stem for name in names if Path(name).suffix.lower() in may_hold_labels]
+        stems = {stem for name in beside for stem in (name, name.partition(".")[0])}
+        if 2 * sum(Path(name).stem in stems for name in images) >= len(images):
+            way = f"where the folders alone are the labels: --format folders --ignore {typed(listed(ignore))}"
+            raise DataError(f"{root}: {texts[0]}; most photographs have one, and labels may be in it: {WRITE}; {way}")
         folders = _label_folders(images)
         is_only = len(folders) == 1 and all("/" in name for name in images)
         if is_only or of_anything(folders):
@@ -287,7 +293,7 @@ class Columns:
     """The roles of a table's columns, found one after the other; an unclear role becomes a question."""
 
     def __init__(self, root: Path, sheet: Sheet, options: Own) -> None:
-        self._finder, self._sheet, self._options, self._own = Finder(root, []), sheet, options, options
+        self._finder, self._sheet, self._options, self._own = Finder(root, ignored=options.ignore), sheet, options, options
         self._columns = {head: Column(head, sheet.texts(head)) for head in sheet.header}
 
     @property

@@ -7,8 +7,9 @@ from xml.etree import ElementTree
 
 from dicap.data.sources.files import list_images, list_others
 from dicap.errors import DataError, first_of
+from dicap.photos.readers.finder import is_ignored
 from dicap.photos.readers.heads import SPLIT_NAMES
-from dicap.photos.readers.listing import Listing, Row, is_ignored
+from dicap.photos.readers.listing import Listing, Row
 from dicap.photos.readers.question import Question
 from dicap.photos.readers.sheet import FALSE, TRUE, YES, decode
 from dicap.settings import Own

@@ -76,7 +76,7 @@ def fit(
     settings: Mapping[str, Any] | None = None,
     cache: str | Path | None = None,
 ) -> Fitted:
-    """Train on a folder of photographs of which some are labelled.
+    """Train on a folder of photographs, some of them labelled.
 
     This runs the stages of the pipeline with the settings that `dicap-stage init-data` finds, so the numbers are the same.
     Progress is written to stderr; files are written only in the cache.
@@ -136,10 +136,10 @@ def fit(
 
 
 def _joined(photographs: Path, labels: str | Path | pd.DataFrame, place: Path) -> Path:
-    """A folder of the photographs without whatever else lies there, and the labels; returns the file of labels.
+    """Put the photographs alone, and the labels, into the folder `place`; return the file of labels.
 
-    The files are hard links where the cache's disk is that of the photographs, else copies: a symbolic link that leaves a data
-    set's folder is not followed.
+    The files are hard links if the cache and the photographs are on one disk, else copies: readers of a data set do not follow
+    symbolic links out of its folder.
     """
     if not isinstance(labels, pd.DataFrame):
         labels = Path(labels).absolute()

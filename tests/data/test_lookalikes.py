@@ -35,6 +35,12 @@ def test_any_copy_looks_like_its_photograph_and_no_other_does(ways, seed):
     assert not note_of_lookalikes(ids, ["train"] * 7, thumbnails) and not note_of_lookalikes(ids[1:], splits[1:], thumbnails[1:])
 
 
+@given(st.integers(0, 999), st.integers(150, 900), st.integers(150, 900))
+def test_a_photograph_of_any_size_looks_like_its_mirror_image(seed, width, height):
+    image = scene(seed).resize((width, height))
+    assert (thumbnail(image)[:, ::-1] * thumbnail(WAYS["mirrored"](image))).sum() > 0.995
+
+
 def test_init_data_and_convert_say_it(tmp_path):
     for i in range(6):
         place = tmp_path / "photos" / ("test" if i > 3 else "train") / "ab"[i % 2]

@@ -426,7 +426,7 @@ BROKEN = {  # what is there, and the words of the one line
     "column cat is '2'": table(ONE_HOT.replace("c.png,1", "c.png,2")),
     "`-` means none of the classes, so": table(PLAIN.replace("cat;dog", "cat;-")),
     "or a name in quotes or brackets? Write names alone": table(PLAIN.replace("cat;dog", "['cat' 'dog']")),
-    "remove lines above the heads": table("sep=;\n" + PLAIN),
+    "line 1 has no heads": table("sep=;\n" + PLAIN),
     "line 3: repeats the heads": table(PLAIN.replace("b.png,dog", "image,labels")),
     "group: 'NA' would make one group of all rows that have it": table(ONE_HOT.replace("owl", "group").replace(",0\n", ",NA\n")),
     "an object or a tag has no name": with_files(voc(a="a.png"), {"b.xml": b"<annotation><object><name/></object></annotation>"}),

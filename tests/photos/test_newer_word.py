@@ -48,13 +48,13 @@ class Days:
 def test_an_import_counts_until_the_table_is_corrected_whatever_the_class_is_called_and_what_follows(tmp_path, bird):
     days = Days(tmp_path, [bird, "cat", "dog"])
     found = days.given("image,labels\n00.png,cat\n03.png,dog\n09.png,dog\n")
-    assert found["00.png"] == ["cat"] and found["09.png"] == ["dog"] and "changed after" not in days.notes
-    assert "says otherwise, and does not count: 2 (the first: 00.png)" in days.notes
+    assert found["00.png"] == ["cat"] and found["09.png"] == ["dog"] and "their own labels count" not in days.notes
+    assert "so the imported labels count: 2 (the first: 00.png)" in days.notes
     days.correct({"00.png": "dog", "09.png": "cat;dog"})
     found = days.now()
     assert found["00.png"] == ["dog"] and found["09.png"] == ["cat", "dog"]
     assert found["03.png"] == ["dog"], "of which the table says what it said then"
-    assert "changed after the import, and count: 2 (the first: 00.png)" in days.notes
+    assert "so their own labels count: 2 (the first: 00.png)" in days.notes
     assert days.given(f"image,labels,absent\n00.png,,{bird}\n")["00.png"] == ["dog"], "of cat it says nothing"
 
 

@@ -315,7 +315,7 @@ def test_of_nested_folders_those_of_patients_and_dates_are_not_proposed_as_label
     assert looked_at(tmp_path, format="folders", label_folder=level).classes == sorted(classes)
 
 
-@pytest.mark.parametrize("odd", ["skip", "TRUE", "yes", "#N/A", "#REF!", "2 owls", "owl (0.9)", "[owl", "cat?"])
+@pytest.mark.parametrize("odd", ["skip", "TRUE", "yes", "#N/A", "#REF!", "2 cat", "owl (0.9)", "[owl", "cat?"])
 @pytest.mark.parametrize("beside", ["", "cat;"])
 def test_a_single_cell_that_is_hardly_a_name_is_asked_about(tmp_path, odd, beside):
     listed(tmp_path, [["image", "labels"], *LISTED[1:], [NAMES[0], beside + odd]])
@@ -383,3 +383,43 @@ def test_a_table_that_names_no_photograph_is_left_out(tmp_path, file):
     write(tmp_path, [["label", "meaning"], ["cat", "Katze"], ["dog", "Hund"]], file)
     refused(tmp_path, rf"not read: .csv \(1, the first {file}\).* --ignore {file}")
     assert labels_of(asked(tmp_path)[0]) == MEANT
+
+
+@pytest.mark.parametrize("form", [1, 2])
+def test_a_file_that_is_left_out_is_none_that_a_name_can_mean(tmp_path, form):
+    pictures(tmp_path, [f"images/{name}" for name in NAMES])
+    write(tmp_path, [["image", "labels"], *([name[: -4 * (form - 1) or None], label] for name, label in LISTED)])
+    expected = [*labels_of(looked_at(tmp_path)).values()]
+    pictures(tmp_path, [f"masks/{name}" for name in NAMES])
+    refused(tmp_path, "could be images/.* or masks/.* leave one of the two out")
+    assert [*labels_of(looked_at(tmp_path, ignore=["masks"])).values()] == expected == [*MEANT.values()]
+
+
+@pytest.mark.parametrize("flat", ["seg_pred/{i}.png", "test/test/{i}.png"])
+def test_a_folder_without_labels_beside_those_of_splits_takes_no_split_away(tmp_path, flat):
+    splits = ("seg_train", "seg_test") if "seg" in flat else ("train/train",)
+    pictures(tmp_path, [f"{split}/{pet}/{split[-5:]}{i}.png" for split in splits for pet in CATDOG for i in range(4)])
+    pictures(tmp_path, [flat.format(i=i) for i in range(5)])
+    raw, _ = asked(tmp_path)
+    assert raw.classes == CATDOG and sum(item.split == "test" for item in raw.items) == (8 if "seg" in flat else 2)
+    assert sum(item.split == "unlabeled" for item in raw.items) == (0 if "seg" in flat else 5)
+
+
+@given(
+    st.permutations(["rgb", "depth", "left", "color"]), st.sets(st.sampled_from(["png", "jpg"]), min_size=1), st.integers(3, 6)
+)
+def test_versions_of_a_photograph_below_parallel_folders_are_on_one_side(folders, endings, count):
+    names = [f"{top}/{pet}/{pet}{i}" for top in folders[:2] for pet in CATDOG for i in range(count)]
+    with tempfile.TemporaryDirectory() as root:
+        pictures(Path(root), [f"{name}.{sorted(endings)[k % len(endings)]}" for k, name in enumerate(names)])
+        raw = looked_at(Path(root), format="folders", label_folder="last", derived="photographs")
+    sides = {(Path(item.id).stem, item.split) for item in raw.items}
+    assert len(raw.items) == len(names) == 2 * len(sides) and raw.classes == CATDOG
+
+
+@pytest.mark.parametrize("ending", ["xmp", "json", "txt"])
+def test_labels_may_be_in_files_beside_most_photographs(tmp_path, ending):
+    pictures(tmp_path, [f"trip {i % 2}/{name}" for i, name in enumerate(NAMES)])
+    for i, name in enumerate(NAMES):
+        (tmp_path / f"trip {i % 2}" / name).with_suffix(f".{ending}").write_text("{}")
+    refused(tmp_path, rf"most photographs have one, .*--format folders --ignore \.{ending}")

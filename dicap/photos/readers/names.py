@@ -30,7 +30,7 @@ IN_CELLS = {  # what people write beside a name or instead of a name
     re.compile(r"^['\"\[{]|['\"\]}]$|^\(.*\)$"): "a name in quotes or brackets",
 }
 DOUBTED = re.compile(  # `no cat`, `2 cat`, `cat?`, `maybe cat`, `cat (maybe)`
-    r"(?:[!~¬?-]|(?:\d+|no|not|non|without|kein|keine|maybe|perhaps|probably|possibl[ey])[ _-])\s*(.+)"
+    r"(?:[!~¬?-]|(?:no|not|non|without|kein|keine|maybe|perhaps|probably|possibl[ey])[ _-]|\d+ (?=[^\W\d]))\s*(.+)"
     r"|(.+?)\s*(?:\?+|[ _-]?\(?(?:maybe|unsure|uncertain|doubtful)\)?)",
     re.IGNORECASE,
 )

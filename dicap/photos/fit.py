@@ -195,9 +195,13 @@ def _run(*words: str, folder: Path) -> None:
 
     The command needs a process of its own: stages work in the current folder and handle signals.
     """
-    command = [sys.executable, "-m", "stages.cli", *words]
     process = subprocess.Popen(
-        command, cwd=folder, text=True, errors="replace", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        [sys.executable, "-m", "stages.cli", *words],
+        cwd=folder,
+        text=True,
+        errors="replace",
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
     )
     assert process.stderr is not None
     mistakes = []

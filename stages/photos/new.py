@@ -61,8 +61,8 @@ def command(context: click.Context, project: Path, source: Path | None, options:
         for path in [topmost] if topmost else list(project.iterdir()):
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)
+            elif path.exists():
+                path.unlink()
         raise
     if source is None:
         place = f"cd {shlex.quote(str(project))}"

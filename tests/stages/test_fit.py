@@ -75,7 +75,7 @@ def test_labels_may_lie_elsewhere_or_in_memory(fitted, raw_photos, tmp_path):
     ("arguments", "error", "words"),
     [
         (("absent",), DataError, "absent: no such folder"),
-        (("empty",), DataError, "empty: found nothing, and no photographs"),
+        (("empty",), DataError, "empty: found nothing, but no photographs"),
         (("empty", "absent.csv"), DataError, "absent.csv: no such file"),
         (("empty", {"a.png": "cat"}), DataError, "labels: found a dict"),
         (("empty", pd.DataFrame({"photo": ["a.png"]})), DataError, "^the data frame: column labels is missing"),

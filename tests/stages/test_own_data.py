@@ -46,7 +46,7 @@ def test_from_no_label_at_all(bare_project, tmp_path):
     (photos / "labels.csv").unlink()
     assert "cannot be the name of a class" in bare_project.refused("suggest", photos, "--classes", "red;-", "--out", "all")[1]
     out = bare_project.done("suggest", photos, "--count", "40", "--by", "random", "--out", "all")
-    assert "there are 29 without labels: 28 are listed" in out
+    assert "29 have no labels: 28 are listed" in out
 
 
 def given_in(added):

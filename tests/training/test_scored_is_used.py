@@ -97,5 +97,5 @@ def test_every_way_to_the_scores_of_a_published_model_agrees(case, photographs, 
     next(saved.network.backbone.parameters()).data.add_(1)
     facts = {"settings": saved.settings, "classes": saved.classes, "stage": saved.stage, "which": saved.which}
     save_model(saved.network, model, **facts)
-    with pytest.raises(DataError, match="another backbone"):  # its head would be given the features of the first
+    with pytest.raises(DataError, match="not from the model's backbone"):  # its head would be given the features of the first
         evaluate(frozen, model, tmp_path / "features")

@@ -18,11 +18,12 @@ def thumbnail(image: Image.Image) -> np.ndarray:
 def note_of_lookalikes(ids: list[str], splits: list[str], thumbnails: np.ndarray) -> list[str]:
     """A note if test images look like other images, (N,) each and thumbnails (N, SIDE, SIDE, 3)."""
     is_test = np.array(splits) == "test"
-    others, flat = np.flatnonzero(~is_test), thumbnails.reshape(len(ids), 3 * SIDE**2)
+    others = np.flatnonzero(~is_test)
+    flat = thumbnails[others].reshape(len(others), 3 * SIDE**2)  # copied once, not for each test image
     pairs = []
     for row in np.flatnonzero(is_test) if len(others) else ():
         seen = np.stack([thumbnails[row], thumbnails[row][:, ::-1]]).reshape(2, -1)  # mirrored, too
-        alike = (flat[others] @ seen.T).max(1)
+        alike = (flat @ seen.T).max(1)
         pairs += [f"{ids[row]} ~ {ids[others[alike.argmax()]]}"] * bool(alike.max() > ALIKE)
     text = "test images that look like others, as mirrored copies and bursts do, by which the score is too good"
     return [f"{text}: {len(pairs)} (the first: {pairs[0]}); leave them out (--ignore), or write a column group"] if pairs else []

@@ -14,7 +14,7 @@ from dicap.errors import DataError
 from dicap.photos.readers.read import look, read
 from dicap.photos.survey import survey
 from dicap.settings import Own
-from photos.awkward import asked, labels_of, looked_at, picture, pictured, pictures, refused, write
+from photos.awkward import asked, download, labels_of, looked_at, picture, pictured, pictures, refused, write
 from photos.test_questions import CATDOG, LISTED, MEANT, NAMES, ONE_HOT, listed
 
 OF_FOLDERS = [f"{pet}/{pet} ({i}).png" for pet in CATDOG for i in range(5)]
@@ -423,3 +423,10 @@ def test_labels_may_be_in_files_beside_most_photographs(tmp_path, ending):
     for i, name in enumerate(NAMES):
         (tmp_path / f"trip {i % 2}" / name).with_suffix(f".{ending}").write_text("{}")
     refused(tmp_path, rf"most photographs have one, .*--format folders --ignore \.{ending}")
+
+
+def test_annotations_of_coco_that_are_not_read_are_named_unless_they_are_ignored(tmp_path):
+    download(tmp_path)
+    for ignored, named in (([], "captions_train2017.json"), (["annotations/captions_train2017.json"], "person_keypoints")):
+        (note,) = [note for note in looked_at(tmp_path, ignore=ignored).notes if "are not read" in note]
+        assert named in note and ("captions" in note) == (not ignored)

@@ -4,7 +4,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from dicap.errors import DataError
+from dicap.data.sources.files import list_others
+from dicap.errors import DataError, first_of
 from dicap.photos.readers.finder import Finder, is_ignored
 from dicap.photos.readers.listing import Listing, Row, read_json, split_in, split_of
 from dicap.photos.readers.question import Question, ask_of_keys
@@ -45,6 +46,9 @@ def read(root: Path, own: Own) -> Listing:
             listing.notes.append(f"{path.name} was skipped: none of its {len(rows)} images is here")
     if listing.notes and not listing.rows:
         raise DataError(f"{root}: {listing.notes[0]}; put the folder of images there, or a link to it")
+    others = [name for name in list_others(root) if Path(name).name.startswith(OTHERS)]
+    if unread := [name for name in others if name not in (own.files or ()) and not is_ignored(name, own.ignore)]:
+        listing.notes.append(f"annotations of COCO that are not read, nor classes that only they have: {first_of(unread, 3)}")
     return listing
 
 

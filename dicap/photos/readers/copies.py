@@ -31,13 +31,14 @@ def with_groups(raw: RawSet) -> RawSet:
     equal: dict[str, list[int]] = {}
     notes, endings = [], []
     for i, (item, mark) in enumerate(zip(raw.items, marks, strict=True)):
-        name = PurePosixPath(item.id)
-        copy = COPY.sub("", name.stem) if COPY.search(name.stem) else None
+        path = PurePosixPath(item.id)
+        name = str(path.with_suffix(""))
+        copy = COPY.sub("", path.stem) if COPY.search(path.stem) else None
         group = item.group and item.group.casefold().removesuffix(".0")  # 1 is read as 1.0 if the column has gaps
-        for kind, key in (("bytes", mark), ("group", group), ("copy", copy), ("name", str(name.with_suffix("")))):
+        for kind, key in (("bytes", mark), ("group", group), ("copy", copy), ("name", name)):
             if key is not None:
                 linked.merge(i, first.setdefault((kind, key), i))
-        if first["name", str(name.with_suffix(""))] != i:
+        if first["name", name] != i:
             endings.append(item.id)
         if mark is not None:
             equal.setdefault(mark, []).append(i)

@@ -119,9 +119,11 @@ class Finder:
 
 def is_ignored(name: str, ignored: Iterable[str] | None) -> bool:
     """Whether `own.ignore` names a file: by path, by a folder above, by ending (`.`: none), or by a pattern as `*_mask.png`."""
+    if not ignored:
+        return False
     path = Path(name)
     ways = {name, path.suffix.lower() or ".", *map(str, path.parents)} - ({"."} if path.suffix else set())
-    return any(one.rstrip("/") in ways or one.lower() in ways or fnmatchcase(name, one) for one in ignored or ())
+    return any(one.rstrip("/") in ways or one.lower() in ways or fnmatchcase(name, one) for one in ignored)
 
 
 def _file_at(folder: Path, name: str, simple: str) -> Path | None:

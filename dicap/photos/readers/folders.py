@@ -61,8 +61,9 @@ def read(root: Path, own: Own) -> Listing:
 def parted(paths: Iterable[str], names: Collection[str] = ()) -> tuple[dict[str, list[str]], dict[str, str]]:
     """Return, by image, the folders above it that may be its labels, and the folder that names its split, if there is one.
 
-    The folder of a split has the name of the split. If every image lies in such a folder, the name may also hold a number or more
-    words, as `train2017`. A folder around all labelled images is no label: it would not distinguish any images.
+    The folder of a split has the name of the split. If every image below two or more folders lies in such a folder, the name may
+    also hold a number or more words, as `train2017`. A folder around all labelled images is no label: it would not distinguish
+    any images. Neither is a second folder of the split's name if all images of the split lie in it.
 
     Args:
         names: names of folders that are labels although they are names of splits.
@@ -96,7 +97,7 @@ def split_of_folder(folder: str | None) -> str | None:
 
 
 def _split_folder(parts: Iterable[str]) -> str | None:
-    """The folder above an image that names its split: best by its whole name, and best `unlabeled`."""
+    """The folder above an image that names its split: a whole name is preferred to a part of a name, and then `unlabeled`."""
     named = filter(split_of_folder, parts)
     return min(named, key=lambda part: (part.lower() not in SPLIT_NAMES, split_of_folder(part) != "unlabeled"), default=None)
 

@@ -4,8 +4,8 @@
 
 correct: an epoch of every method's last stage, refresh and scores among it, on the GPU and on the processor, in float32, from the
 same network on the same made-up images; DiCaP again, and stopped and resumed, on the GPU; the tests that need one.
-tables: the paper's Table 3 in small, on photographs: a network trained whole with estimated, uniform and optimal weights from the
-same warm-up, several cells at once; then labelled-only training and CAP in as many steps.
+tables: the paper's tables in miniature, on photographs: the cells of experiments/miniature.yaml and miniature_more.yaml,
+in float32, several at once; those that differ only after the warm-up share it.
 step: DiCaP's main step at the published sizes (4 + 60 images of COCO's size): an undisturbed epoch, where its time goes, and turn
 by turn the bare network (benchmarks/step.py); minutes of an epoch of COCO's size.
 loader: pairs of views a second by the number of processes that draw them.
@@ -20,9 +20,10 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import suppress
+from dataclasses import dataclass
 from multiprocessing import get_context, set_start_method
 from pathlib import Path
 from typing import Any
@@ -33,8 +34,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import numpy as np
 import pandas as pd
 import torch
-from common import paired
 from made_up import ROOT, converted, opened, settings
+from runs import finished
 from safetensors.torch import load_file
 from step import PRESETS, measure
 from torch.autograd import DeviceType
@@ -46,6 +47,7 @@ from dicap.data.store import Store
 from dicap.errors import Stopped
 from dicap.machine.processes import cores
 from dicap.machine.runtime import Runtime
+from dicap.settings import read_yaml
 from dicap.settings.catalogue import OWN_HEAD
 from dicap.settings.methods import METHODS
 from dicap.training.checkpoint.state import RunState
@@ -56,7 +58,6 @@ from dicap.training.trainer import Trainer
 
 Put = Callable[..., None]  # adds what is found to the part's file
 
-SIZE = 192  # pixels; Corel5k's photographs are 192 x 128
 MADE_UP = {"data_root": ".", "backbone_weights": "random", "linear.solver": "steps"}
 TINY = {"backbone": "test_resnet", "image_size": 32, "network.stride": 16, "network.decoder_dim": 16, "network.decoder_ffn": 16}
 TINY |= {"network.decoder_heads": 2}
@@ -156,16 +157,39 @@ def tried(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 # -- tables
 
-PHOTOGRAPHS = {"dataset": "table", "protocol": "published", "head": "ml_decoder", "ratio": 0.1, "image_size": SIZE}
-PHOTOGRAPHS |= {"linear.solver": "steps", "warmup.trainable": "all", "train.trainable": "all", "optimiser.lr": 3e-4}
-PHOTOGRAPHS |= {"optimiser.ema_decay": 0.98, "warmup.epochs": 40, "train.epochs": 8}
-PHOTOGRAPHS |= {"warmup.eval_every": 80, "train.eval_every": 8}  # the last epoch of each
-# As experiments/weighting.yaml: Table 3's step is the one with thresholds and nothing after it.
-PHOTOGRAPHS |= {"contrastive.enabled": False, "warmup.wcl": False, "finetune.enabled": False}
-POLICIES = {name: {"calibration.policy": name} for name in ("estimated", "uniform", "optimal")}
-# 40 epochs of 12 steps on D_sup and 8 of 74 are 1,072 steps. Of all labels an epoch has 15, CAP's 8 have 73: nearly as many.
-OTHERS = {"mld": {"method": "mld", "warmup.epochs": 71}, "cap": {"method": "cap", "warmup.epochs": 32}}
+GRIDS = ("miniature", "miniature_more")  # of experiments/, the most wanted first
+AFTER = ("calibration", "contrastive", "finetune", "thresholds")  # sections that no warm-up of DiCaP reads, if WCL is off
+STAGES = ("split", "warmup", "train", "finetune")  # one that a method has not ends at once
+WARMUP = "warmup"  # the cell that others of its seed go on from
 TOY = TINY | {"backbone_weights": "random", "ratio": 0.5, "warmup.epochs": 1, "train.epochs": 1, "train.batch_size": 8}
+TOY |= {"warmup.eval_every": 1}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A row of a grid with a seed."""
+
+    case: str
+    seed: int
+    changes: dict[str, Any]
+    goes_on: bool = False  # from its seed's warm-up
+
+    @property
+    def name(self) -> str:
+        """As runs.py wants it."""
+        return f"{self.case}_s{self.seed}"
+
+
+def cells_of(grid: Path, common: dict[str, Any]) -> list[Cell]:
+    """The cells of a grid, seed by seed, each seed's warm-up first."""
+    values, cells = read_yaml(grid), []
+    base = values["settings"] | {"ratio": values["axes"]["ratio"][0]}
+    for seed in values["axes"]["seed"]:
+        cells.append(Cell(WARMUP, seed, base | {"seed": seed} | common))
+        for case, changes in values["cases"].items():
+            goes_on = all(key.split(".")[0] in AFTER for key in changes)
+            cells.append(Cell(case, seed, base | {"seed": seed} | changes | common, goes_on))
+    return cells
 
 
 def command_in(folder: Path, changes: dict[str, Any], *words: str) -> None:
@@ -178,71 +202,55 @@ def command_in(folder: Path, changes: dict[str, Any], *words: str) -> None:
         raise RuntimeError(f"dicap-stage {' '.join(words)} in {folder.name} ended with {code}")
 
 
-def run_cell(place: Path, changes: dict[str, Any], stages: list[str], start: Path) -> dict[str, Any]:
-    """The last row of a run by the commands of `dicap-stage`, in a folder of its own that goes on from what `start` has."""
-    begin = time.monotonic()
-    place.mkdir(parents=True)
-    (place / "data").symlink_to(start / "data")
-    if (start / "artifacts").exists():
-        shutil.copytree(start / "artifacts", place / "artifacts")
-    for name in stages:
-        command_in(place, changes, name)
-    rows = pd.read_csv(place / "artifacts" / stages[-1] / "history.csv")
-    row = {str(name): float(value) for name, value in rows.iloc[-1].dropna().items()}
-    return {"stages": stages, "seconds": round(time.monotonic() - begin, 1), "steps_of_the_last": int(rows["steps"].sum())} | row
+def run_cell(cell: Cell, place: Path, commit: str) -> dict[str, Any]:
+    """A cell as runs.py writes it, by the commands of `dicap-stage`, in a folder of its own."""
+    begin, folder = time.monotonic(), place / cell.name
+    folder.mkdir(parents=True)
+    start = place / f"{WARMUP}_s{cell.seed}"
+    (folder / "data").symlink_to(place / "converted" / "data")
+    if cell.goes_on:
+        shutil.copytree(start / "artifacts", folder / "artifacts")
+    for stage in STAGES[2 * cell.goes_on : 2 if cell.case == WARMUP else None]:
+        command_in(folder, cell.changes, stage)
+    run = finished(cell.name, folder, commit)
+    shutil.rmtree(folder / ".dicap", ignore_errors=True)
+    return run | {"seconds": round(time.monotonic() - begin, 1)}
 
 
 def tables(put: Put, device: str, place: Path, toy: bool, limit: float) -> None:
-    """Cells until the limit; seed by seed, and differences between those of one seed."""
-    at_once = max(1, min(4, cores() // 4))  # a small network leaves most of a GPU idle
-    os.environ |= {"DICAP_DEVICE": device, "OMP_NUM_THREADS": str(max(cores() // at_once, 1))}
+    """Cells of GRIDS until the limit, as many at once as the processor feeds."""
+    at_once = max(1, cores() // 2)  # a small network leaves most of a GPU idle; a cell starts kernels and draws views
+    os.environ |= {"DICAP_DEVICE": device, "DICAP_AMP": "off", "OMP_NUM_THREADS": "1"}
     ZipFile(ROOT / "gpu_day" / "photographs.zip").extractall(place / "photographs")
-    common = PHOTOGRAPHS | (TOY if toy else {}) | {"data_root": str(place / "photographs")}
+    commit = file.read_text().strip() if (file := ROOT / "gpu_day" / "commit").exists() else "unknown"
+    common = {"dataset": "table", "data_root": str(place / "photographs"), "linear.solver": "steps"} | (TOY if toy else {})
+    grids = [cells_of(ROOT / "experiments" / f"{name}.yaml", common) for name in GRIDS]
+    waiting = [*{cell.name: cell for grid in grids for cell in grid if not toy or cell.seed == 1}.values()]
     begin = time.monotonic()
     (place / "converted" / "data").mkdir(parents=True)
-    command_in(place / "converted", common, "convert", *(["--workers", "0"] if toy else []))
-    os.environ["DICAP_WORKERS"] = "0" if toy else str(cores() // at_once - 1)  # of a cell; convert has all cores
-    put(settings=common, at_once=at_once, seconds_to_convert=round(time.monotonic() - begin, 1))
-    cells: dict[str, dict[str, dict]] = {}
+    command_in(place / "converted", waiting[0].changes, "convert", *(["--workers", "0"] if toy else []))
+    os.environ["DICAP_WORKERS"] = "0" if toy else "1"  # of a cell; convert has all cores
+    put(at_once=at_once, seconds_to_convert=round(time.monotonic() - begin, 1), cells={}, failed={})
+    cells: dict[str, dict] = {}
+    failed: dict[str, dict] = {}
+    longest = 0.0
     # A cell's loader forks its processes at every epoch: spawned ones, the default in a spawned process, load torch anew.
     with ProcessPoolExecutor(at_once, get_context("spawn"), set_start_method, ("fork", True)) as pool:
-        took: dict[str, float] = {}
-        for names, seeds in waves(at_once, 1 if toy else 40):
-            started = time.monotonic()
-            if started - begin + took.get(names[0], 0.0) > limit:
+        running: dict[Future, Cell] = {}
+        while True:
+            ready = [cell for cell in waiting if not cell.goes_on or f"{WARMUP}_s{cell.seed}" in cells]
+            if time.monotonic() - begin + longest > limit:
+                ready = []
+            for cell in ready[: at_once - len(running)]:
+                waiting.remove(cell)
+                running[pool.submit(run_cell, cell, place, commit)] = cell
+            if not running:
                 return
-            jobs = {}
-            for name in names:
-                for seed in seeds:
-                    changes = common | {"seed": seed} | (POLICIES | OTHERS).get(name, {})
-                    stages = ["train"] if name in POLICIES else ["split", "warmup", *(["train"] if name == "cap" else [])]
-                    start = place / (f"warmup-{seed}" if name in POLICIES else "converted")
-                    jobs[pool.submit(run_cell, place / f"{name}-{seed}", changes, stages, start)] = name, seed
-            for job in as_completed(jobs):
-                name, seed = jobs[job]
-                cells.setdefault(name, {})[str(seed)] = tried(job.result)
-                put(cells=cells, differences=differences(cells), seconds=round(time.monotonic() - begin, 1))
-            took[names[0]] = time.monotonic() - started
-
-
-def waves(at_once: int, seeds: int) -> Iterator[tuple[list[str], range]]:
-    """Rows and seeds of the cells that run together, the most wanted first."""
-    for first in range(1, seeds + 1, at_once):
-        for names in (["warmup"], list(POLICIES), list(OTHERS)):
-            yield names, range(first, min(first + at_once, seeds + 1))
-
-
-def differences(cells: dict[str, dict[str, dict]]) -> dict[str, dict[str, Any]]:
-    """mAP of estimated weights minus that of each other row, with an interval over the seeds that both have."""
-    ours, found = cells.get("estimated", {}), {}
-    for name in (*list(POLICIES)[1:], *OTHERS):
-        theirs = cells.get(name, {})
-        seeds = sorted(seed for seed in ours.keys() & theirs.keys() if "error" not in ours[seed] | theirs[seed])
-        if seeds:
-            for which in ("map_raw", "map_ema"):
-                row = paired([ours[seed][which] for seed in seeds], [theirs[seed][which] for seed in seeds])
-                found.setdefault(name, {"seeds": seeds})[which] = row | ({"half": None} if len(seeds) == 1 else {})
-    return found
+            for job in wait(running, return_when=FIRST_COMPLETED).done:
+                cell, run = running.pop(job), tried(job.result)
+                (failed if "error" in run else cells)[cell.name] = run
+                longest = max(longest, run.get("seconds", 0.0))
+                put(cells=cells, failed=failed, seconds=round(time.monotonic() - begin, 1))
 
 
 # -- step, loader, features

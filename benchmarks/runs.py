@@ -14,6 +14,7 @@ import argparse
 import json
 import re
 import subprocess
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,6 @@ from common import paired
 
 from dicap.files import artifacts as files
 from dicap.files.tables import read_parquet
-from dicap.report import style
 from dicap.report.evidence import histogram_of_record
 from dicap.settings import flatten, read_yaml
 
@@ -108,7 +108,9 @@ def table(folder: Path, minus: str | None = None) -> str:
 
 
 def runs_of(folder: Path, name: str) -> list[dict[str, Any]]:
-    """The runs of a name, by file."""
+    """The runs of a name, by seed: files of a folder, or the cells of one file, as a day on a GPU writes them."""
+    if folder.is_file():
+        return [run for key, run in json.loads(folder.read_text())["cells"].items() if fnmatch(key, f"{name}_s*")]
     return [json.loads(path.read_text()) for path in sorted(folder.glob(f"{name}_s*.json"))]
 
 
@@ -126,6 +128,8 @@ def points(run: dict[str, Any]) -> tuple[list[int], list[float]]:
 
 def curves(folder: Path, rows: list[str], out: Path) -> None:
     """Draw a thin line for each seed and, in bold, the mean over seeds at the steps where all of them were scored."""
+    from dicap.report import style
+
     with style.house_style():
         figure = style.canvas()
         ax = figure.subplots()
@@ -151,6 +155,8 @@ def methods(folder: Path, rows: list[str], out: Path) -> None:
     named = {name: label for name, _, label in (row.partition("=") for row in rows)}
     runs = {name: runs_of(folder, name) for name in named}
     bins = pd.concat(pd.DataFrame(run["bins"]) for run in runs[next(iter(runs))]).groupby(level=0).mean()
+    from dicap.report import style
+
     with style.house_style():
         figure = style.canvas(width=2 * style.WIDTH)
         left, middle, right = figure.subplots(1, 3, width_ratios=[5, 4, 1.2])

@@ -11,6 +11,8 @@ import tiny
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
+import runs
+
 import gpu_day
 
 ABSENT = ("dvc", "matplotlib", "onnx", "onnxruntime", "onnxscript")  # in a plain PyTorch image some are, and none is needed
@@ -31,11 +33,13 @@ def test_every_part_ends_and_writes_what_it_found(tree, tmp_path):
     done = subprocess.run(command, cwd=tree, env=tiny.warm_environment(tree), capture_output=True, text=True, check=False)
     found = {path.stem: json.loads(path.read_text()) for path in (tmp_path / "out").glob("*.json")}
     assert done.returncode == 0, done.stdout + done.stderr + (tmp_path / "out" / "log.txt").read_text()[-4000:]
+    cells = found["tables"]["cells"]
     assert set(found) == {*gpu_day.LIMITS, "day"} and {part["ended"] for part in found["day"]["parts"].values()} == {"whole"}
     assert all(row["same"] for row in found["correct"]["methods"].values()) and "skipped" in found["correct"]["tests"]
     assert found["correct"]["largest_difference_of_weights"] == {amp: {"again": 0, "resumed": 0} for amp in ("off", "auto")}
-    assert set(found["tables"]["cells"]) == {"warmup", "estimated", "uniform", "optimal", "mld", "cap"}
-    assert found["tables"]["differences"].keys() == {"uniform", "optimal", "mld", "cap"}
+    assert not found["tables"]["failed"] and {"warmup_s1", "dicap_s1", "optimal_s1", "cap_linear_s1", "d2l_s1"} <= set(cells)
+    assert all(cells[f"{name}_s1"]["curve"]["warmup"] == cells["warmup_s1"]["curve"]["warmup"] for name in ("dicap", "uniform"))
+    assert "dicap | " in runs.table(tmp_path / "out" / "tables.json", "mld")
     assert found["step"]["minutes_an_epoch"] > 0 and any("conv" in row["name"] for row in found["step"]["profile"]["operations"])
     assert min(found["loader"]["pairs_a_second_by_workers"].values()) > 0 and found["features"]["images_per_s"]["stage"] > 0
 

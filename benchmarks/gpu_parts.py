@@ -217,6 +217,14 @@ def run_cell(cell: Cell, place: Path, commit: str) -> dict[str, Any]:
     return run | {"seconds": round(time.monotonic() - begin, 1)}
 
 
+def forking() -> None:
+    """Let a cell's loader fork its processes at every epoch: spawned ones, the default in a spawned process, load torch anew.
+
+    A function of its own: `set_start_method` is a method, and what a spawned process is given of it acts on a copy.
+    """
+    set_start_method("fork", force=True)
+
+
 def tables(put: Put, device: str, place: Path, toy: bool, limit: float) -> None:
     """Cells of GRIDS until the limit, as many at once as the processor feeds."""
     at_once = max(1, cores() // 2)  # a small network leaves most of a GPU idle; a cell starts kernels and draws views
@@ -234,8 +242,7 @@ def tables(put: Put, device: str, place: Path, toy: bool, limit: float) -> None:
     cells: dict[str, dict] = {}
     failed: dict[str, dict] = {}
     longest = 0.0
-    # A cell's loader forks its processes at every epoch: spawned ones, the default in a spawned process, load torch anew.
-    with ProcessPoolExecutor(at_once, get_context("spawn"), set_start_method, ("fork", True)) as pool:
+    with ProcessPoolExecutor(at_once, get_context("spawn"), forking) as pool:
         running: dict[Future, Cell] = {}
         while True:
             ready = [cell for cell in waiting if not cell.goes_on or f"{WARMUP}_s{cell.seed}" in cells]

@@ -61,4 +61,4 @@ class Evidence:
 
 def labels_of(y: NDArray) -> NDArray:
     """Labels in the form that `Evidence` stores, int8: every number below 0 (unknown) becomes -1."""
-    return np.where(y < 0, -1, y).astype(np.int8)
+    return np.where(y < 0, np.int8(-1), y.astype(np.int8))  # an int beside uint8 is an error in NumPy 2.5

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dicap.calibration.evidence import Evidence
+from dicap.calibration.evidence import Evidence, labels_of
 from dicap.calibration.thresholds import dual_thresholds
 from dicap.evaluation.answers import Answers
 from dicap.methods import rules
@@ -93,3 +93,13 @@ def test_the_new_network_is_asked_on_unlabelled_images_alone():
     evidence = Evidence.of_scores(np.ones(3), "drawn", before[:5].numpy(), y)
     found = carried_over(evidence, experiment, before, stage="finetune", where="before", most=50)(experiment, after)  # type: ignore[arg-type]
     assert np.abs(found.p - before[:5].numpy() ** 2).max() < 0.05 and found.note.endswith("carried over on 50 unlabelled images")
+
+
+@given(
+    st.lists(st.integers(-128, 127), min_size=1),
+    st.sampled_from([np.uint8, np.int8, np.int16, np.int64, np.float32]),
+)
+def test_labels_of_any_type_are_kept_and_numbers_below_0_are_unknown(values, dtype):
+    values = [abs(value) % 128 for value in values] if dtype is np.uint8 else values
+    kept = labels_of(np.array(values, dtype))
+    assert kept.dtype == np.int8 and kept.tolist() == [max(value, -1) for value in values]

@@ -44,7 +44,7 @@ def read_labels(folder: str | os.PathLike, rows: np.ndarray, *, partial: bool = 
     if not partial:
         row = int(rows[np.flatnonzero(~known.all(1))[0]])
         raise DataError(f"{folder / files.INDEX}: row {row} is labelled in part, and here every label has to be known")
-    return np.where(known, present, UNKNOWN).astype(np.int8)
+    return np.where(known, present.astype(np.int8), np.int8(UNKNOWN))
 
 
 def _one_hot(folder: Path, column: pa.ListArray, width: int) -> np.ndarray:

@@ -112,6 +112,7 @@ def test_the_ready_made_grids_are_valid_and_fill_their_table(path: Path):
         "readings": dict.fromkeys(plan.cases, 3),
         "stability": {"dicap": 4},
         "miniature": dict.fromkeys(plan.cases, 5),
+        "miniature_more": dict.fromkeys(plan.cases, 3),
     }[path.stem]
     assert Counter(rows) == expected
     if path.stem == "readings":

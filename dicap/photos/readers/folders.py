@@ -48,7 +48,7 @@ def read(root: Path, own: Own) -> Listing:
                 way = "None of them is read as a split: name the folders of splits train, val or test"
                 raise Question(f"{root / path}: {text} {way}", label_folder=_likely_label(parts_of.values()))
             labels = frozenset({"first": parts[:1], "last": parts[-1:]}.get(own.label_folder, parts))
-        inner = f"{split}/{parts[-1]}/{Path(path).stem}" if len(parts) > 1 and own.label_folder == "last" else None
+        inner = f"{split}/{parts[-1]}/{Path(path).stem}" if parts and own.label_folder == "last" else None
         group = inner and groups.setdefault(same_file(root / image), inner)
         rows.append(Row(image, labels, split, group=group, where=str(root / path)))
     if any(row.labels for row in rows) and len({same_file(root / row.image) for row in rows}) == len(rows):

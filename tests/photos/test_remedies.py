@@ -310,7 +310,7 @@ def test_of_nested_folders_those_of_patients_and_dates_are_not_proposed_as_label
     pictures(
         tmp_path, [one.format(pet=pet, i=2 * i + k) for k, pet in enumerate(CATDOG) for i in range(4) for one in path.split(",")]
     )
-    words = "which folder is the label.*Name the folders of splits train, val or test"
+    words = "which folder is the label.*name the folders of splits train, val or test"
     refused(tmp_path, words, {"label_folder": level}, format="folders")
     assert looked_at(tmp_path, format="folders", label_folder=level).classes == sorted(classes)
 

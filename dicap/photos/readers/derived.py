@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Collection, Container, Iterable
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from dicap.errors import DataError, first_of
@@ -67,15 +68,22 @@ def _begun(name: str) -> list[str]:
     return [name, *(name[: mark.start()] for mark in reversed([*MARK.finditer(name)]))]
 
 
-def _with_a_word(images: Iterable[Path], names: Container[Path]) -> dict[str, Path]:
-    """Patterns of words that an image's name has before or after another's in the folder; each with the first such image."""
+def _with_a_word(images: Collection[Path], names: Container[Path]) -> dict[str, Path]:
+    """Patterns of words that an image's name has before or after another's in the folder; each with the first such image.
+
+    A number is such a word if it is added to several names, once to each, as in `a.jpg`, `a (1).jpg`, `b.jpg`, `b (1).jpg`.
+    """
     patterns: dict[str, Path] = {}
+    pairs: dict[str, dict[Path, Path]] = {}  # by pattern, the images and the names in theirs
     for path in images:
-        for part, word in _words(path.stem, path.suffix).items():
-            if path.parent / part in names and LETTER.search(Path(word).stem):
-                patterns.setdefault(word, path)
-                break
-    return patterns
+        words = {word: base for part, word in _words(path.stem, path.suffix).items() if (base := path.parent / part) in names}
+        for word in [word for word in words if LETTER.search(Path(word).stem)][:1]:
+            patterns.setdefault(word, path)
+        for word, base in words.items():
+            pairs.setdefault(word, {})[path] = base
+    matching = {word: sum(fnmatchcase(path.name, word) for path in images) for word in pairs if not patterns}
+    once = [word for word, count in matching.items() if FEW <= count == len({*pairs[word].values()})]
+    return patterns or {word: next(iter(pairs[word])) for word in once}
 
 
 def _repeated(root: Path, images: Iterable[Path], known: Collection[Path]) -> tuple[dict[str, Path], list[str]]:
@@ -105,15 +113,13 @@ def _repeated(root: Path, images: Iterable[Path], known: Collection[Path]) -> tu
         if len(paths) < FEW or not left_out.isdisjoint(paths):
             continue
         complete = sorted(one for one in stems if stems[one] >= stems[part] and one not in {*paths[0].parts} - {part})
-        instead = ["", *(one for one, word in words[part].items() if often[word] > 1)]
+        instead = [one for one, word in words[part].items() if often[word] > 1]
         pairs = []
         for path in paths:
             outside = ([one for one in by_stem.get(stem, ()) if part not in one.parts] for stem in _begun(path.stem))
             others = next(filter(None, outside), [])
-            place = path.parts.index(part)
-            around = {*path.parents, *(Path(*path.parts[:place], one, *path.parts[place + 1 : -1]) for one in instead)}
             apart = [one for one in others if {*complete}.isdisjoint(one.parts)]
-            near = [one for one in others if one.parent in around] or apart * (len(apart) == 1)
+            near = [one for one in others if {*one.parent.parts} <= {*path.parts, *instead}] or apart * (len(apart) == 1)
             pairs += [(root / path, root / one) for one in near[:1]]
         kinds = [{path.suffix for path in within[one]} for one in complete]
         # A link to a photograph, or a copy of it, gives the photograph several labels.

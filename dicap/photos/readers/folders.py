@@ -36,7 +36,7 @@ def read(root: Path, own: Own) -> Listing:
     named = sorted(folder for folder in {*folder_of.values()} if folder.lower() not in SPLIT_NAMES)
     notes = [f"folders taken for a split train, val or test by their names: {first_of(named, 4)}"] if named else []
     first: dict[tuple[str, str, str | None], str] = {}  # the first copy, by name, checksum and split
-    groups: dict[object, str] = {}  # by file: versions of a photograph below parallel folders, as rgb/cat/1 and depth/cat/1
+    versions: dict[object, tuple[str, Path]] = {}  # group and folder by file: rgb/cat/1 and depth/cat/1 are of one group
     rows = []
     for path, checksum in zip(paths, checksums([root / path for path in paths]), strict=True):
         parts, split = parts_of[path], split_of.get(path)
@@ -48,12 +48,14 @@ def read(root: Path, own: Own) -> Listing:
                 way = "None of them is read as a split: name the folders of splits train, val or test"
                 raise Question(f"{root / path}: {text} {way}", label_folder=_likely_label(parts_of.values()))
             labels = frozenset({"first": parts[:1], "last": parts[-1:]}.get(own.label_folder, parts))
-        inner = f"{split}/{parts[-1]}/{Path(path).stem}" if parts and own.label_folder == "last" else None
-        group = inner and groups.setdefault(same_file(root / image), inner)
+        group = None
+        if parts and own.label_folder == "last":
+            version = f"{split}/{parts[-1]}/{Path(path).stem}", Path(path).parent
+            group, _ = versions.setdefault(same_file(root / image), version)
         rows.append(Row(image, labels, split, group=group, where=str(root / path)))
     if any(row.labels for row in rows) and len({same_file(root / row.image) for row in rows}) == len(rows):
         notes += ["every image lies in one folder, so no image has two labels; link an image into each folder it belongs to"]
-    if len(groups) > len({*groups.values()}):
+    if len({group for group, _ in versions.values()}) < len({*versions.values()}):
         notes += ["photographs of one name below several folders, kept on one side of every split"]
     return Listing(rows, {"tree": "folders"}, notes)
 

@@ -95,19 +95,16 @@ def survey(place: Path, options: Own) -> tuple[Survey, Own]:
 
 
 def _ask_of_copies(root: Path, raw: RawSet, copies: dict[int, set[int]], options: Own) -> None:
-    """Raise Question if the pictures of one folder are probably made from those of others, as `classes_of_copies` says.
-
-    It is a folder that looks like several others; of two that look like one another it is the one with the smaller files.
-    """
+    """Raise Question if a folder looks like several others (`classes_of_copies`), or like one other and has smaller files."""
     paths = {c: [item.path for item in raw.items if c in (item.labels or ())] for c in {*copies}.union(*copies.values())}
-    size = {c: sum((root / path).stat().st_size for path in of_class) / len(of_class) for c, of_class in paths.items()}
-    if made := sorted([c for c, others in copies.items() if len(others) > 1] or size, key=size.__getitem__)[:1]:
-        name = raw.classes[made[0]]
+    sizes = {c: sum((root / path).stat().st_size for path in of_class) / len(of_class) for c, of_class in paths.items()}
+    for c in sorted([c for c, others in copies.items() if len(others) > 1] or sizes, key=sizes.__getitem__):
+        name = raw.classes[c]
         text = f"{root}: almost all pictures in {name} look like others: are they copies or thumbnails?"
         way = "--derived photographs reads them as photographs of their own"
         if len(raw.classes) == 2:
             raise DataError(f"{text} Then one folder is left: write labels.csv with the columns image, labels. {way}")
-        ignore = name if all(Path(path).parts[0] == name for path in paths[made[0]]) else f"*/{name}/*"
+        ignore = name if all(Path(path).parts[0] == name for path in paths[c]) else f"*/{name}/*"
         raise Question(f"{text} {way}", options.model_dump(exclude_defaults=True, exclude={"added"}), ignore=[ignore])
 
 

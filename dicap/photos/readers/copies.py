@@ -25,28 +25,26 @@ def with_groups(raw: RawSet) -> RawSet:
     beside a test image are left out.
     """
     assert isinstance(raw.images, FileImages)
-    marks = checksums(raw.images.paths)
-    linked = DisjointSet(range(len(marks)))
-    first: dict[tuple[str, str], int] = {}
-    equal: dict[str, list[int]] = {}
-    notes, endings = [], []
-    for i, (item, mark) in enumerate(zip(raw.items, marks, strict=True)):
+    alike: dict[tuple[str, str | None], list[int]] = {}
+    for i, (item, mark) in enumerate(zip(raw.items, checksums(raw.images.paths), strict=True)):
         path = PurePosixPath(item.id)
-        name = str(path.with_suffix(""))
         copy = COPY.sub("", path.stem) if COPY.search(path.stem) else None
         group = item.group and item.group.casefold().removesuffix(".0")  # 1 is read as 1.0 if the column has gaps
-        for kind, key in (("bytes", mark), ("group", group), ("copy", copy), ("name", name)):
-            if key is not None:
-                linked.merge(i, first.setdefault((kind, key), i))
-        if first["name", name] != i:
-            endings.append(item.id)
-        if mark is not None:
-            equal.setdefault(mark, []).append(i)
+        for kind in (("bytes", mark), ("group", group), ("copy", copy), ("name", str(path.with_suffix("")))):
+            if kind[1] is not None:
+                alike.setdefault(kind, []).append(i)
+    linked = DisjointSet(range(len(raw.items)))
+    for rows in alike.values():
+        for i in rows[1:]:
+            linked.merge(rows[0], i)
     groups = [(min(raw.items[i].id for i in rows), rows) for rows in linked.subsets() if len(rows) > 1]
     group = {i: name for name, rows in groups for i in rows}
     items = [replace(item, group=group.get(i)) for i, item in enumerate(raw.items)]
-    same = [sorted(rows, key=lambda i: FIRST[items[i].split]) for rows in equal.values() if len(rows) > 1]
-    dropped = {i for rows in same for i in rows if FIRST[items[i].split] > FIRST[items[rows[0]].split]}
+    endings = sorted(items[i].id for (kind, _), rows in alike.items() for i in rows[1:] if kind == "name")
+    ranks = [FIRST[item.split] for item in items]
+    same = [sorted(rows, key=ranks.__getitem__) for (kind, _), rows in alike.items() if kind == "bytes" and len(rows) > 1]
+    dropped = {i for rows in same for i in rows if ranks[i] > ranks[rows[0]]}
+    notes = []
     if endings:
         text = "images whose names differ only in the ending, kept on one side of every split"
         notes.append(f"{text}: {len(endings)} (the first: {endings[0]})")

@@ -57,15 +57,11 @@ def ask_of_derived(root: Path, own: Own, images: Iterable[str], named: Collectio
 
 
 def _words(name: str, ending: str = "") -> dict[str, str]:
-    """The parts that a name begins or ends with, up to a mark, the longest first; each with a pattern of the rest of the name."""
-    words = {name[mark.end() :]: f"*{name[: mark.end()]}*" for mark in MARK.finditer(name)}
-    words |= {part: f"*{name[len(part) :]}{ending}" for part in _begun(name)[1:]}
+    """The parts that a name ends or begins with, up to a mark, the longest first; each with a pattern of the rest of the name."""
+    marks = [*MARK.finditer(name)]
+    words = {name[mark.end() :]: f"*{name[: mark.end()]}*" for mark in marks}
+    words |= {name[: mark.start()]: f"*{name[mark.start() :]}{ending}" for mark in reversed(marks)}
     return {part: re.sub("[0-9]+", "*", word) for part, word in words.items() if part}
-
-
-def _begun(name: str) -> list[str]:
-    """A name, and what stands in it before each mark, the longest first."""
-    return [name, *(name[: mark.start()] for mark in reversed([*MARK.finditer(name)]))]
 
 
 def _with_a_word(images: Collection[Path], names: Container[Path]) -> dict[str, Path]:
@@ -116,7 +112,8 @@ def _repeated(root: Path, images: Iterable[Path], known: Collection[Path]) -> tu
         instead = [one for one, word in words[part].items() if often[word] > 1]
         pairs = []
         for path in paths:
-            outside = ([one for one in by_stem.get(stem, ()) if part not in one.parts] for stem in _begun(path.stem))
+            begun = [path.stem, *filter(path.stem.startswith, _words(path.stem))]
+            outside = ([one for one in by_stem.get(stem, ()) if part not in one.parts] for stem in begun)
             others = next(filter(None, outside), [])
             apart = [one for one in others if {*complete}.isdisjoint(one.parts)]
             near = [one for one in others if {*one.parent.parts} <= {*path.parts, *instead}] or apart * (len(apart) == 1)

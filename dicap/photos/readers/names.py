@@ -35,9 +35,8 @@ DOUBTED = re.compile(  # `no cat`, `2 cat`, `cat?`, `maybe cat`, `cat (maybe)`
     re.IGNORECASE,
 )
 BETWEEN = re.compile(r"[,，、|]|</?\w+ ?/?>")  # marks that usually separate names; tags as `<br>`
-SIGNS = re.compile(
-    r"</?\w+ ?/?>|(?:[-_]*(?!</?\w+ ?/?>)[^\w .'’()-][-_]*)+"
-)  # tags, and marks other than those that usually belong to a name
+# Tags, and marks other than those that usually belong to a name.
+SIGNS = re.compile(r"</?\w+ ?/?>|(?:[-_]*(?!</?\w+ ?/?>)[^\w .'’()-][-_]*)+")
 WORDS = re.compile(r" (?:and|or|und|et|y|[-_.]+) |_+|-+|[ .'’()]")  # separators, if the parts also occur as whole names
 
 

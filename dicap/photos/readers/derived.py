@@ -37,9 +37,8 @@ def ask_of_derived(root: Path, own: Own, images: Iterable[str], named: Collectio
     for path in paths:
         of_name.setdefault(path.with_suffix(""), []).append(path)
     way = "--derived photographs reads them as photographs of their own"
-    patterns, alike = _with_a_word(free, of_name), []
-    if not patterns:
-        patterns, alike = _repeated(root, free, known)
+    by_word = _with_a_word(free, of_name)
+    patterns, alike = (by_word, []) if by_word else _repeated(root, free, known)
     if patterns:
         text = f"are {first_of([*patterns], 3)} masks, thumbnails or copies? Their names are those of other photographs"
         raise Question(f"{root}: {text} (the first: {next(iter(patterns.values()))}); {way}", ignore=[*patterns])
@@ -69,17 +68,14 @@ def _with_a_word(images: Collection[Path], names: Container[Path]) -> dict[str, 
 
     A number is such a word if it is added to several names, once to each, as in `a.jpg`, `a (1).jpg`, `b.jpg`, `b (1).jpg`.
     """
-    patterns: dict[str, Path] = {}
     pairs: dict[str, dict[Path, Path]] = {}  # by pattern, the images and the names in theirs
     for path in images:
         words = {word: base for part, word in _words(path.stem, path.suffix).items() if (base := path.parent / part) in names}
-        for word in [word for word in words if LETTER.search(Path(word).stem)][:1]:
-            patterns.setdefault(word, path)
-        for word, base in words.items():
-            pairs.setdefault(word, {})[path] = base
-    matching = {word: sum(fnmatchcase(path.name, word) for path in images) for word in pairs if not patterns}
-    once = [word for word, count in matching.items() if FEW <= count == len({*pairs[word].values()})]
-    return patterns or {word: next(iter(pairs[word])) for word in once}
+        for word in [word for word in words if LETTER.search(Path(word).stem)][:1] or words:
+            pairs.setdefault(word, {})[path] = words[word]
+    matching = {word: sum(fnmatchcase(path.name, word) for path in images) for word in pairs}
+    once = {word for word, count in matching.items() if FEW <= count == len({*pairs[word].values()})}
+    return {word: next(iter(pairs[word])) for word in pairs if word in once or LETTER.search(Path(word).stem)}
 
 
 def _repeated(root: Path, images: Iterable[Path], known: Collection[Path]) -> tuple[dict[str, Path], list[str]]:

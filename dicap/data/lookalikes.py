@@ -37,19 +37,16 @@ def note_of_lookalikes(ids: list[str], splits: list[str], thumbnails: np.ndarray
 def classes_of_copies(labels: Sequence[Collection[int]], thumbnails: np.ndarray) -> dict[int, set[int]]:
     """Classes almost all of whose images look like images of other classes and not like one another, as resized copies do.
 
-    Returns these others by class. Each of them looks like no third class: pictures of a camera at rest all look alike.
-
-    Args:
-        labels: classes of each image, (N,).
-        thumbnails: (N, SIDE, SIDE, 3).
+    (N,) labels of each image and thumbnails (N, SIDE, SIDE, 3). Returns these others by class. Each of them looks like no third
+    class: pictures of a camera at rest all look alike.
     """
     flat = thumbnails.reshape(len(labels), 3 * SIDE**2)
     seen: dict[int, list[set[int]]] = {}  # by class, the classes of what each image of a sample looks like
     for c in sorted({c for own in labels for c in own}):
-        rows = np.array([i for i, own in enumerate(labels) if c in own])
+        rows = [i for i, own in enumerate(labels) if c in own]
         rows = rows[:: -(-len(rows) // SAMPLE)]
-        alike = flat @ flat[rows].T > ALIKE  # (N, R)
-        seen[c] = [{d for j in np.flatnonzero(alike[:, k]) if j != i for d in labels[j]} for k, i in enumerate(rows)]
+        alike = flat[rows] @ flat.T > ALIKE  # (R, N)
+        seen[c] = [{d for j in np.flatnonzero(row) if j != i for d in labels[j]} for i, row in zip(rows, alike, strict=True)]
     found = {}
     for c, classes in seen.items():
         if len(classes) >= FEW and np.mean([bool(others) and c not in others for others in classes]) >= ALMOST_ALL:

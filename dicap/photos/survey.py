@@ -10,7 +10,7 @@ import numpy as np
 
 from dicap.data.lookalikes import classes_of_copies, note_of_lookalikes, thumbnail
 from dicap.data.sources.base import Item, RawSet, Rejected, unknown_entries
-from dicap.errors import DataError, first_of
+from dicap.errors import first_of
 from dicap.machine.progress import progress
 from dicap.photos.readers.question import Question
 from dicap.photos.readers.read import TEST_SHARE, look, with_unlabelled
@@ -100,12 +100,13 @@ def _ask_of_copies(root: Path, raw: RawSet, copies: dict[int, set[int]], options
     sizes = {c: sum((root / path).stat().st_size for path in of_class) / len(of_class) for c, of_class in paths.items()}
     for c in sorted([c for c, others in copies.items() if len(others) > 1] or sizes, key=sizes.__getitem__):
         name = raw.classes[c]
-        text = f"{root}: almost all pictures in {name} look like others: are they copies or thumbnails?"
-        way = "--derived photographs reads them as photographs of their own"
-        if len(raw.classes) == 2:
-            raise DataError(f"{text} Then one folder is left: write labels.csv with the columns image, labels. {way}")
         ignore = name if all(Path(path).parts[0] == name for path in paths[c]) else f"*/{name}/*"
-        raise Question(f"{text} {way}", options.model_dump(exclude_defaults=True, exclude={"added"}), ignore=[ignore])
+        text = (
+            f"{root}: almost all pictures in {name} look like others: are they copies or thumbnails? --ignore leaves them out, "
+        )
+        text += "--derived photographs reads them as photographs of their own"
+        said = options.model_dump(exclude_defaults=True, exclude={"added"})
+        raise Question(text, said, **({"ignore": [ignore]} if len(raw.classes) > 2 else {"derived": "photographs"}))
 
 
 def _understood(raw: RawSet, counts: dict[str, int], reading: Own) -> Iterator[tuple[str, str]]:

@@ -8,7 +8,7 @@ from PIL import Image, ImageEnhance
 
 from dicap.data.convert import convert
 from dicap.data.lookalikes import classes_of_copies, note_of_lookalikes, thumbnail
-from dicap.errors import DataError
+from dicap.photos.readers.question import Question
 from dicap.photos.readers.read import read
 from dicap.photos.survey import survey
 from dicap.settings import Own
@@ -69,10 +69,13 @@ def test_a_folder_of_resized_copies_by_other_names_is_asked_about(tmp_path, pets
         pet.mkdir(exist_ok=True)
         scene(i).save(pet / f"{i}.png")
         scene(i).resize((48, 36)).save(tmp_path / "small" / f"img{i:04}.png")
-    with pytest.raises(DataError, match=r"almost all pictures in small look like others.*--derived photographs") as caught:
+    with pytest.raises(Question, match=r"almost all pictures in small look like others.*--derived photographs") as asked:
         survey(tmp_path, Own())
-    assert getattr(caught.value, "options", {}) == ({"ignore": ["small"]} if len(pets) > 1 else {})
-    assert survey(tmp_path, Own(derived="photographs"))[1].names == [*pets, "small"]
+    for options, names in (
+        (asked.value.options, pets if len(pets) > 1 else [*pets, "small"]),
+        ({"derived": "photographs"}, [*pets, "small"]),
+    ):
+        assert survey(tmp_path, Own(**options))[1].names == names
 
 
 def test_init_data_and_convert_say_it(tmp_path):

@@ -32,14 +32,13 @@ def read(root: Path, own: Own) -> Listing:
     paths.sort(key=lambda path: os.path.realpath(root / path) != str(place / path))
     parts_of, folder_of = parted(paths, own.names or ())
     _ask_of_images_outside(root, parts_of, folder_of)
-    split_of = {path: split_of_folder(folder) for path, folder in folder_of.items()}
     named = sorted(folder for folder in {*folder_of.values()} if folder.lower() not in SPLIT_NAMES)
     notes = [f"folders taken for a split train, val or test by their names: {first_of(named, 4)}"] if named else []
     first: dict[tuple[str, str, str | None], str] = {}  # the first copy, by name, checksum and split
     versions: dict[object, tuple[str, Path]] = {}  # group and folder by file: rgb/cat/1 and depth/cat/1 are of one group
     rows = []
     for path, checksum in zip(paths, checksums([root / path for path in paths]), strict=True):
-        parts, split = parts_of[path], split_of.get(path)
+        parts, split = parts_of[path], split_of_folder(folder_of.get(path))
         image = path if checksum is None else first.setdefault((Path(path).name, checksum, split), path)
         labels = None
         if parts and split != "unlabeled":

@@ -73,9 +73,8 @@ def with_words(listing: Listing, own: Own, looking: bool = False) -> Listing:
     for row in listing.rows:
         if words := nothing.keys() & (row.labels or ()):
             if words != row.labels:
-                raise DataError(
-                    f"{row.where}: labels: {min(words)!r} means none (own.words) but stands beside names; take it out"
-                )
+                text = f"{min(words)!r} means none (own.words) but stands beside names; take it out"
+                raise DataError(f"{row.where}: labels: {text}")
             empty = own.words == "empty"
             row = replace(row, labels=None if empty else frozenset(), empty=empty and own.format == "table")
         rows.append(row)

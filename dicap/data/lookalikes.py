@@ -46,7 +46,9 @@ def classes_of_copies(labels: Sequence[Collection[int]], thumbnails: np.ndarray)
         rows = [i for i, own in enumerate(labels) if c in own]
         rows = rows[:: -(-len(rows) // SAMPLE)]
         alike = flat[rows] @ flat.T > ALIKE  # (R, N)
-        seen[c] = [{d for j in np.flatnonzero(row) if j != i for d in labels[j]} for i, row in zip(rows, alike, strict=True)]
+        seen[c] = [
+            {d for j in np.flatnonzero(row).tolist() if j != i for d in labels[j]} for i, row in zip(rows, alike, strict=True)
+        ]
     found = {}
     for c, classes in seen.items():
         if len(classes) >= FEW and np.mean([bool(others) and c not in others for others in classes]) >= ALMOST_ALL:

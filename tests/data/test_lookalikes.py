@@ -75,7 +75,7 @@ def test_a_folder_of_resized_copies_by_other_names_is_asked_about(tmp_path, pets
         (asked.value.options, pets if len(pets) > 1 else [*pets, "small"]),
         ({"derived": "photographs"}, [*pets, "small"]),
     ):
-        assert survey(tmp_path, Own(**options))[1].names == names
+        assert survey(tmp_path, Own.model_validate(options))[1].names == names
 
 
 def test_init_data_and_convert_say_it(tmp_path):

@@ -13,6 +13,7 @@ from dicap.data.sources.files import list_images, readable, same_file
 from dicap.errors import DataError
 
 LONGEST = 255  # bytes of a file's name, on most disks
+Wanted = Iterable[tuple[str, tuple[Path, ...]]]
 NO_NAME = re.compile("[\0\ud800-\udc7f\udd00-\udfff]")  # half of a surrogate pair, which JSON can hold, is no letter
 
 
@@ -31,13 +32,7 @@ class Finder:
         moved: whether the folders are those of another machine even if some files are in place.
     """
 
-    def __init__(
-        self,
-        root: Path,
-        wanted: Iterable[tuple[str, tuple[Path, ...]]] = (),
-        ignored: Iterable[str] | None = None,
-        moved: bool = False,
-    ) -> None:
+    def __init__(self, root: Path, wanted: Wanted = (), ignored: Iterable[str] | None = None, moved: bool = False) -> None:
         self._root, self._ignored = root, ignored
         self.elsewhere: dict[str, str] = {}  # by name, the images that match only in the end of their paths
         self._moved = True

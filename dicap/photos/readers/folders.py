@@ -102,10 +102,7 @@ def _split_folder(parts: Iterable[str]) -> str | None:
 
 
 def _ask_of_images_outside(root: Path, parts_of: dict[str, list[str]], folder_of: dict[str, str]) -> None:
-    """Raise Question if some labelled images lie in a folder of train, val or test, and others do not.
-
-    If all images of the splits lie beside folders of labels, their folders may be labels, too; else they are not labelled.
-    """
+    """Raise Question if some labelled images lie in no folder of train, val or test, and others do, or may do: beside labels."""
     within = {Path(path): folder for path, folder in folder_of.items() if split_of_folder(folder) != "unlabeled"}
     outside = sorted(Path(path) for path, parts in parts_of.items() if parts and path not in folder_of)
     is_labelled = any(parts_of[str(path)] for path in within)
@@ -120,10 +117,7 @@ def _ask_of_images_outside(root: Path, parts_of: dict[str, list[str]], folder_of
 
 
 def _likely_label(folders: Collection[list[str]]) -> str:
-    """Which of several folders is probably the label (`own.label_folder`): not one of few with subfolders of equal names.
-
-    Neither is it a folder whose subfolders have the names of folders beside it.
-    """
+    """Which folder is probably the label: not one of few whose subfolders have equal names, or the names of folders beside it."""
     outermost, innermost = ({parts[k] for parts in folders if len(parts) > -k} for k in (0, -1))
     within = [{parts[1] for parts in folders if len(parts) > 1 and parts[0] == name} for name in outermost]
     alike = len(outermost) <= FEW and all(len(outermost) <= len(names) and names == within[0] for names in within)

@@ -99,12 +99,10 @@ def _ask_of_copies(root: Path, raw: RawSet, copies: dict[int, set[int]], options
     paths = {c: [item.path for item in raw.items if c in (item.labels or ())] for c in {*copies}.union(*copies.values())}
     sizes = {c: sum((root / path).stat().st_size for path in of_class) / len(of_class) for c, of_class in paths.items()}
     for c in sorted([c for c, others in copies.items() if len(others) > 1] or sizes, key=sizes.__getitem__):
-        name = raw.classes[c]
+        name = next(part for part in Path(paths[c][0]).parts if normalize("NFC", part).strip() == raw.classes[c])
         ignore = name if all(Path(path).parts[0] == name for path in paths[c]) else f"*/{name}/*"
-        text = (
-            f"{root}: almost all pictures in {name} look like others: are they copies or thumbnails? --ignore leaves them out, "
-        )
-        text += "--derived photographs reads them as photographs of their own"
+        ways = "--ignore leaves them out, --derived photographs reads them as photographs of their own"
+        text = f"{root}: almost all pictures in {name} look like others: are they copies or thumbnails? {ways}"
         said = options.model_dump(exclude_defaults=True, exclude={"added"})
         raise Question(text, said, **({"ignore": [ignore]} if len(raw.classes) > 2 else {"derived": "photographs"}))
 

@@ -3,7 +3,7 @@
 import os
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
@@ -44,19 +44,14 @@ def with_groups(raw: RawSet) -> RawSet:
     ranks = [FIRST[item.split] for item in items]
     same = [sorted(rows, key=ranks.__getitem__) for (kind, _), rows in alike.items() if kind == "bytes" and len(rows) > 1]
     dropped = {i for rows in same for i in rows if ranks[i] > ranks[rows[0]]}
-    notes = []
-    if endings:
-        text = "images whose names differ only in the ending, kept on one side of every split"
-        notes.append(f"{text}: {len(endings)} (the first: {endings[0]})")
-    if same:
-        text = f"copies of the same bytes under other names: {sum(map(len, same)) - len(same)}"
-        left_out = f"; {len(dropped)} left out beside a labelled or a test image" if dropped else ""
-        pair = " = ".join(items[i].id for i in same[0][:2])
-        notes.append(f"{text} (the first: {pair}), kept on one side of every split{left_out}")
     known = [{(items[i].labels, items[i].absent): items[i].id for i in rows if items[i].labels is not None} for rows in same]
-    if differ := [" and ".join([*ids.values()][:2]) for ids in known if len(ids) > 1]:
-        notes.append(f"copies whose labels contradict each other: {len(differ)} (the first: {differ[0]})")
-    return _without(replace(raw, items=items), dropped, notes)
+    texts = {
+        "images whose names differ only in the ending, kept on one side of every split": endings,
+        "copies of the same bytes under other names": [f"{items[i].id} = {items[rows[0]].id}" for rows in same for i in rows[1:]],
+        "copies left out beside a labelled or a test image": sorted(items[i].id for i in dropped),
+        "copies whose labels contradict each other": [" and ".join([*ids.values()][:2]) for ids in known if len(ids) > 1],
+    }
+    return _without(replace(raw, items=items), dropped, texts)
 
 
 def without_leaks(raw: RawSet) -> RawSet:
@@ -68,14 +63,15 @@ def without_leaks(raw: RawSet) -> RawSet:
         "unlabelled images of one group with a test image, left out": sorted(left_out.values()),
         "training images of one group with a test image, which make the score too good": leaks,
     }
-    return _without(raw, left_out, [f"{text}: {len(ids)} (the first: {ids[0]})" for text, ids in texts.items() if ids])
+    return _without(raw, left_out, texts)
 
 
-def _without(raw: RawSet, dropped: Collection[int], notes: list[str]) -> RawSet:
-    """The set without some rows and with more notes."""
+def _without(raw: RawSet, dropped: Collection[int], texts: Mapping[str, list[str]]) -> RawSet:
+    """The set without some rows, with a note for each text about some of its images."""
     assert isinstance(raw.images, FileImages)
     kept = [i for i in range(len(raw.items)) if i not in dropped]
     images = FileImages(Path(), [raw.images.paths[i] for i in kept], [raw.images.below[i] for i in kept], upright=True)
+    notes = [f"{text}: {len(ids)} (the first: {ids[0]})" for text, ids in texts.items() if ids]
     return replace(raw, items=[raw.items[i] for i in kept], images=images, notes=[*raw.notes, *notes])
 
 

@@ -8,10 +8,11 @@ from unicodedata import normalize
 
 import numpy as np
 
-from dicap.data.lookalikes import note_of_lookalikes, thumbnail
+from dicap.data.lookalikes import classes_of_copies, note_of_lookalikes, thumbnail
 from dicap.data.sources.base import Item, RawSet, Rejected, unknown_entries
 from dicap.errors import first_of
 from dicap.machine.progress import progress
+from dicap.photos.readers.question import Question
 from dicap.photos.readers.read import TEST_SHARE, look, with_unlabelled
 from dicap.settings import Own
 
@@ -73,8 +74,10 @@ def survey(place: Path, options: Own) -> tuple[Survey, Own]:
             thumbnails[i] = thumbnail(raw.images.read(i))
         except Rejected as reason:
             (missing if str(reason) == MISSING else unreadable).append((raw.items[i].path, str(reason)))
-    read = [raw.items[i] for i in thumbnails]
-    raw.notes.extend(note_of_lookalikes([one.id for one in read], [one.split for one in read], np.array([*thumbnails.values()])))
+    read, pictures = [raw.items[i] for i in thumbnails], np.array([*thumbnails.values()])
+    if reading.format == "folders" and reading.derived == "auto":
+        _ask_of_copies(root, raw, classes_of_copies([item.labels or () for item in read], pictures), options)
+    raw.notes.extend(note_of_lookalikes([one.id for one in read], [one.split for one in read], pictures))
     counts = {split: sum(item.split == split for item in raw.items) for split in ("train", "test", "unlabeled")}
     seen = {split: Counter(c for item in raw.items if item.split == split for c in item.labels or ()) for split in counts}
     classes = [(name, seen["train"][c], seen["test"][c]) for c, name in enumerate(raw.classes)]
@@ -91,11 +94,25 @@ def survey(place: Path, options: Own) -> tuple[Survey, Own]:
     return overview, reading.model_copy(update={"names": raw.classes})
 
 
+def _ask_of_copies(root: Path, raw: RawSet, copies: dict[int, set[int]], options: Own) -> None:
+    """Raise Question if a folder looks like several others (`classes_of_copies`), or like one other and has smaller files."""
+    paths = {c: [item.path for item in raw.items if c in (item.labels or ())] for c in {*copies}.union(*copies.values())}
+    sizes = {c: sum((root / path).stat().st_size for path in of_class) / len(of_class) for c, of_class in paths.items()}
+    for c in sorted([c for c, others in copies.items() if len(others) > 1] or sizes, key=sizes.__getitem__):
+        name = next(part for part in Path(paths[c][0]).parts if normalize("NFC", part).strip() == raw.classes[c])
+        ignore = name if all(Path(path).parts[0] == name for path in paths[c]) else f"*/{name}/*"
+        ways = "--ignore leaves them out, --derived photographs reads them as photographs of their own"
+        text = f"{root}: almost all pictures in {name} look like others: are they copies or thumbnails? {ways}"
+        said = options.model_dump(exclude_defaults=True, exclude={"added"})
+        raise Question(text, said, **({"ignore": [ignore]} if len(raw.classes) > 2 else {"derived": "photographs"}))
+
+
 def _understood(raw: RawSet, counts: dict[str, int], reading: Own) -> Iterator[tuple[str, str]]:
     where = raw.source.get("table") or raw.source.get("export") or ", ".join(raw.source.get("annotations", [])[:3])
     yield "format", f"{reading.format}{f': {where}' if where else ''}"
     if reading.format == "folders":
-        yield "labels", f"the folders {first_of(raw.classes, SHOWN)} (--ignore leaves one out)"
+        way = "--ignore leaves one out; splits are named train, val, test; where these are no labels: dicap-stage suggest"
+        yield "labels", f"the folders {first_of(raw.classes, SHOWN)} ({way})"
     if read := raw.source.get("read"):
         yield "columns", ", ".join(f"{what}: {how}" for what, how in read.items())
     drawn = f" (the test split drawn: own.test_share {reading.test_share:g})" if "test_drawn" in raw.source else ""

@@ -60,7 +60,7 @@ def test_a_copy_of_a_test_photograph_is_not_learnt_from(tmp_path, copy):
     assert {item.id for item in raw.items} == {f"{i}.png" for i in range(8)}
     convert(raw, tmp_path / "set", image_size=8, workers=0)
     assert examine(tmp_path / "set").duplicates == [] and any(
-        "2 left out" in note for note in read_meta(tmp_path / "set")["notes"]
+        "left out beside a labelled or a test image: 2 " in note for note in read_meta(tmp_path / "set")["notes"]
     )
 
 

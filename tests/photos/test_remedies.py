@@ -103,6 +103,18 @@ def test_folders_that_are_numbered_alike_are_asked_about_where_their_endings_dif
     pictures(tmp_path, [f"{top}/{name}" for top in ("train", "test") for name in folders])
     raw, turns = asked(tmp_path)
     assert turns == (len({*endings.split()}) == len(endings.split())) and raw.classes == sorted({name[0] for name in folders})
+    pictures(tmp_path / "alone", folders[:-2])
+    if turns:
+        refused(tmp_path / "alone", "no folder is a label: write labels.csv", {})
+
+
+@given(st.lists(st.integers(0, 2), min_size=4, max_size=8))
+def test_a_number_added_once_to_each_of_several_names_is_asked_about(numbers):
+    names = [f"{CATDOG[i % 2]}/x{i}{f' ({k})' * (k > 0)}.png" for i, count in enumerate(numbers) for k in range(count + 1)]
+    with tempfile.TemporaryDirectory() as place:
+        pictures(Path(place), names)
+        raw, turns = asked(Path(place))
+    assert turns == (sum(numbers) > 2 and max(numbers) == 1) and len(raw.items) == len(numbers if turns else names)
 
 
 @pytest.mark.parametrize("form", ["folders", "table", "some without labels"])
@@ -303,6 +315,7 @@ def test_a_table_that_says_little_of_photographs_in_folders_of_labels_is_asked_a
         ("{pet}/{i}/{i}.png", "first", CATDOG),
         ("{pet}/a/x/{i}.png", "all", [*CATDOG, "a", "x"]),
         ("Übung/{pet}/{i}.png,Probe/{pet}/{i}9.png", "last", CATDOG),
+        ("{pet}/{i}.png,pets/{pet}/{i}9.png", "last", CATDOG),
         ("{pet}/{pet} outdoors/{i}.png", "all", [*CATDOG, *(f"{pet} outdoors" for pet in CATDOG)]),
     ],
 )
@@ -310,7 +323,7 @@ def test_of_nested_folders_those_of_patients_and_dates_are_not_proposed_as_label
     pictures(
         tmp_path, [one.format(pet=pet, i=2 * i + k) for k, pet in enumerate(CATDOG) for i in range(4) for one in path.split(",")]
     )
-    words = "which folder is the label.*Name the folders of splits train, val or test"
+    words = "which folder is the label.*name the folders of splits train, val or test"
     refused(tmp_path, words, {"label_folder": level}, format="folders")
     assert looked_at(tmp_path, format="folders", label_folder=level).classes == sorted(classes)
 
@@ -395,9 +408,9 @@ def test_a_file_that_is_left_out_is_none_that_a_name_can_mean(tmp_path, form):
     assert [*labels_of(looked_at(tmp_path, ignore=["masks"])).values()] == expected == [*MEANT.values()]
 
 
-@pytest.mark.parametrize("flat", ["seg_pred/{i}.png", "test/test/{i}.png"])
+@pytest.mark.parametrize("flat", ["seg_pred/{i}.png", "test/test/{i}.png", "val/{i}.png"])
 def test_a_folder_without_labels_beside_those_of_splits_takes_no_split_away(tmp_path, flat):
-    splits = ("seg_train", "seg_test") if "seg" in flat else ("train/train",)
+    splits = {"s": ("seg_train", "seg_test"), "t": ("train/train",), "v": ("photos",)}[flat[0]]
     pictures(tmp_path, [f"{split}/{pet}/{split[-5:]}{i}.png" for split in splits for pet in CATDOG for i in range(4)])
     pictures(tmp_path, [flat.format(i=i) for i in range(5)])
     raw, _ = asked(tmp_path)

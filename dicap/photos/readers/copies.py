@@ -3,7 +3,7 @@
 import os
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
@@ -25,40 +25,33 @@ def with_groups(raw: RawSet) -> RawSet:
     beside a test image are left out.
     """
     assert isinstance(raw.images, FileImages)
-    marks = checksums(raw.images.paths)
-    linked = DisjointSet(range(len(marks)))
-    first: dict[tuple[str, str], int] = {}
-    equal: dict[str, list[int]] = {}
-    notes, endings = [], []
-    for i, (item, mark) in enumerate(zip(raw.items, marks, strict=True)):
+    alike: dict[tuple[str, str | None], list[int]] = {}
+    for i, (item, mark) in enumerate(zip(raw.items, checksums(raw.images.paths), strict=True)):
         path = PurePosixPath(item.id)
-        name = str(path.with_suffix(""))
         copy = COPY.sub("", path.stem) if COPY.search(path.stem) else None
         group = item.group and item.group.casefold().removesuffix(".0")  # 1 is read as 1.0 if the column has gaps
-        for kind, key in (("bytes", mark), ("group", group), ("copy", copy), ("name", name)):
-            if key is not None:
-                linked.merge(i, first.setdefault((kind, key), i))
-        if first["name", name] != i:
-            endings.append(item.id)
-        if mark is not None:
-            equal.setdefault(mark, []).append(i)
+        for kind in (("bytes", mark), ("group", group), ("copy", copy), ("name", str(path.with_suffix("")))):
+            if kind[1] is not None:
+                alike.setdefault(kind, []).append(i)
+    linked = DisjointSet(range(len(raw.items)))
+    for rows in alike.values():
+        for i in rows[1:]:
+            linked.merge(rows[0], i)
     groups = [(min(raw.items[i].id for i in rows), rows) for rows in linked.subsets() if len(rows) > 1]
     group = {i: name for name, rows in groups for i in rows}
     items = [replace(item, group=group.get(i)) for i, item in enumerate(raw.items)]
-    same = [sorted(rows, key=lambda i: FIRST[items[i].split]) for rows in equal.values() if len(rows) > 1]
-    dropped = {i for rows in same for i in rows if FIRST[items[i].split] > FIRST[items[rows[0]].split]}
-    if endings:
-        text = "images whose names differ only in the ending, kept on one side of every split"
-        notes.append(f"{text}: {len(endings)} (the first: {endings[0]})")
-    if same:
-        text = f"copies of the same bytes under other names: {sum(map(len, same)) - len(same)}"
-        left_out = f"; {len(dropped)} left out beside a labelled or a test image" if dropped else ""
-        pair = " = ".join(items[i].id for i in same[0][:2])
-        notes.append(f"{text} (the first: {pair}), kept on one side of every split{left_out}")
+    endings = sorted(items[i].id for (kind, _), rows in alike.items() for i in rows[1:] if kind == "name")
+    ranks = [FIRST[item.split] for item in items]
+    same = [sorted(rows, key=ranks.__getitem__) for (kind, _), rows in alike.items() if kind == "bytes" and len(rows) > 1]
+    dropped = {i for rows in same for i in rows if ranks[i] > ranks[rows[0]]}
     known = [{(items[i].labels, items[i].absent): items[i].id for i in rows if items[i].labels is not None} for rows in same]
-    if differ := [" and ".join([*ids.values()][:2]) for ids in known if len(ids) > 1]:
-        notes.append(f"copies whose labels contradict each other: {len(differ)} (the first: {differ[0]})")
-    return _without(replace(raw, items=items), dropped, notes)
+    texts = {
+        "images whose names differ only in the ending, kept on one side of every split": endings,
+        "copies of the same bytes under other names": [f"{items[i].id} = {items[rows[0]].id}" for rows in same for i in rows[1:]],
+        "copies left out beside a labelled or a test image": sorted(items[i].id for i in dropped),
+        "copies whose labels contradict each other": [" and ".join([*ids.values()][:2]) for ids in known if len(ids) > 1],
+    }
+    return _without(replace(raw, items=items), dropped, texts)
 
 
 def without_leaks(raw: RawSet) -> RawSet:
@@ -70,14 +63,15 @@ def without_leaks(raw: RawSet) -> RawSet:
         "unlabelled images of one group with a test image, left out": sorted(left_out.values()),
         "training images of one group with a test image, which make the score too good": leaks,
     }
-    return _without(raw, left_out, [f"{text}: {len(ids)} (the first: {ids[0]})" for text, ids in texts.items() if ids])
+    return _without(raw, left_out, texts)
 
 
-def _without(raw: RawSet, dropped: Collection[int], notes: list[str]) -> RawSet:
-    """The set without some rows and with more notes."""
+def _without(raw: RawSet, dropped: Collection[int], texts: Mapping[str, list[str]]) -> RawSet:
+    """The set without some rows, with a note for each text about some of its images."""
     assert isinstance(raw.images, FileImages)
     kept = [i for i in range(len(raw.items)) if i not in dropped]
     images = FileImages(Path(), [raw.images.paths[i] for i in kept], [raw.images.below[i] for i in kept], upright=True)
+    notes = [f"{text}: {len(ids)} (the first: {ids[0]})" for text, ids in texts.items() if ids]
     return replace(raw, items=[raw.items[i] for i in kept], images=images, notes=[*raw.notes, *notes])
 
 

@@ -1,6 +1,7 @@
 """Find the files that annotations name, even if the annotations give other folders."""
 
 import os
+import re
 import unicodedata
 from collections.abc import Iterable
 from contextlib import suppress
@@ -12,6 +13,8 @@ from dicap.data.sources.files import list_images, readable, same_file
 from dicap.errors import DataError
 
 LONGEST = 255  # bytes of a file's name, on most disks
+Wanted = Iterable[tuple[str, tuple[Path, ...]]]
+NO_NAME = re.compile("[\0\ud800-\udc7f\udd00-\udfff]")  # half of a surrogate pair, which JSON can hold, is no letter
 
 
 class Finder:
@@ -29,13 +32,7 @@ class Finder:
         moved: whether the folders are those of another machine even if some files are in place.
     """
 
-    def __init__(
-        self,
-        root: Path,
-        wanted: Iterable[tuple[str, tuple[Path, ...]]] = (),
-        ignored: Iterable[str] | None = None,
-        moved: bool = False,
-    ) -> None:
+    def __init__(self, root: Path, wanted: Wanted = (), ignored: Iterable[str] | None = None, moved: bool = False) -> None:
         self._root, self._ignored = root, ignored
         self.elsewhere: dict[str, str] = {}  # by name, the images that match only in the end of their paths
         self._moved = True
@@ -66,11 +63,7 @@ class Finder:
         return [f"images found under another name: {len(found)} ({found[0]})"] if found else []
 
     def _in_place(self, name: str, folders: Iterable[Path]) -> Path | None:
-        try:
-            is_name = "\0" not in name and len(os.fsencode(name.rpartition("/")[2])) <= LONGEST
-        except UnicodeEncodeError:  # half of a surrogate pair, which JSON can hold
-            is_name = False
-        if not is_name:
+        if NO_NAME.search(name) or len(os.fsencode(name.rpartition("/")[2])) > LONGEST:
             raise DataError(f"{name[:60]!r} cannot be the name of a file; correct it")
         simple = name.strip().replace("\\", "/").lstrip("/")
         if ".." in simple.split("/"):
@@ -82,15 +75,12 @@ class Finder:
         if (file := _file_at(places[0], name, simple)) is not None:  # the usual folder for this format
             return file
         files = [file for place in places[1:] if (file := _file_at(place, name, simple)) is not None]
-        if files:
-            images = [os.path.relpath(file, self._root) for file in {same_file(file): file for file in files}.values()]
-            if files[0].parent == (self._root / simple).parent:
-                images += [image for image in self.tails.get(_plain(simple), ()) if image not in images]
-            return self._root / self._only(name, images)
+        images = [os.path.relpath(file, self._root) for file in {same_file(file): file for file in files}.values()]
+        if files and files[0].parent == (self._root / simple).parent:
+            images += [image for image in self.tails.get(_plain(simple), ()) if image not in images]
         for place in places:
-            if images := self._whole(_plain(os.path.relpath(place / simple, self._root))):
-                return self._root / self._only(name, images)
-        return None
+            images = images or self._whole(_plain(os.path.relpath(place / simple, self._root)))
+        return self._root / self._only(name, images) if images else None
 
     def _only(self, name: str, images: list[str]) -> str:
         if len(images) > 1:
@@ -107,9 +97,7 @@ class Finder:
         """The images below the root by each end of their paths: `a/b/c.jpg` by `b/c.jpg`, `b/c` and others."""
         images: dict[str, list[str]] = {}
         for image in list_images(self._root, required=False):
-            if is_ignored(image, self._ignored):
-                continue
-            parts = _plain(image).split("/")
+            parts = [] if is_ignored(image, self._ignored) else _plain(image).split("/")
             for k in range(len(parts)):
                 tail = "/".join(parts[k:])
                 for spelled in {tail, tail.removesuffix(Path(tail).suffix)}:

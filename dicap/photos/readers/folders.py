@@ -32,28 +32,29 @@ def read(root: Path, own: Own) -> Listing:
     paths.sort(key=lambda path: os.path.realpath(root / path) != str(place / path))
     parts_of, folder_of = parted(paths, own.names or ())
     _ask_of_images_outside(root, parts_of, folder_of)
-    split_of = {path: split_of_folder(folder) for path, folder in folder_of.items()}
     named = sorted(folder for folder in {*folder_of.values()} if folder.lower() not in SPLIT_NAMES)
     notes = [f"folders taken for a split train, val or test by their names: {first_of(named, 4)}"] if named else []
     first: dict[tuple[str, str, str | None], str] = {}  # the first copy, by name, checksum and split
-    groups: dict[object, str] = {}  # by file: versions of a photograph below parallel folders, as rgb/cat/1 and depth/cat/1
+    versions: dict[object, tuple[str, Path]] = {}  # group and folder by file: rgb/cat/1 and depth/cat/1 are of one group
     rows = []
     for path, checksum in zip(paths, checksums([root / path for path in paths]), strict=True):
-        parts, split = parts_of[path], split_of.get(path)
+        parts, split = parts_of[path], split_of_folder(folder_of.get(path))
         image = path if checksum is None else first.setdefault((Path(path).name, checksum, split), path)
         labels = None
         if parts and split != "unlabeled":
             if len(parts) > 1 and own.label_folder == "auto":
                 text = f"which folder is the label, {' or '.join(map(repr, parts))} (--label-folder first, last or all)?"
-                way = "Name the folders of splits train, val or test"
+                way = "None of them is read as a split: name the folders of splits train, val or test"
                 raise Question(f"{root / path}: {text} {way}", label_folder=_likely_label(parts_of.values()))
             labels = frozenset({"first": parts[:1], "last": parts[-1:]}.get(own.label_folder, parts))
-        inner = f"{split}/{parts[-1]}/{Path(path).stem}" if len(parts) > 1 and own.label_folder == "last" else None
-        group = inner and groups.setdefault(same_file(root / image), inner)
+        group = None
+        if parts and own.label_folder == "last":
+            version = f"{split}/{parts[-1]}/{Path(path).stem}", Path(path).parent
+            group, _ = versions.setdefault(same_file(root / image), version)
         rows.append(Row(image, labels, split, group=group, where=str(root / path)))
     if any(row.labels for row in rows) and len({same_file(root / row.image) for row in rows}) == len(rows):
         notes += ["every image lies in one folder, so no image has two labels; link an image into each folder it belongs to"]
-    if len(groups) > len({*groups.values()}):
+    if len({group for group, _ in versions.values()}) < len({*versions.values()}):
         notes += ["photographs of one name below several folders, kept on one side of every split"]
     return Listing(rows, {"tree": "folders"}, notes)
 
@@ -70,20 +71,18 @@ def parted(paths: Iterable[str], names: Collection[str] = ()) -> tuple[dict[str,
     """
     parts_of = {path: [*Path(path).parts[:-1]] for path in paths}
     within = {path: folder for path, parts in parts_of.items() if (folder := _split_folder(parts))}
-    whole = all(path in within for path, parts in parts_of.items() if len(parts) > 1) and not {*within.values()} <= {*names}
-    splits = {*map(split_of_folder, within.values())} - {"unlabeled"}
-    if not (whole and {"train"} < splits and any(len(parts) > 1 for parts in parts_of.values())):
+    below = [path for path, parts in parts_of.items() if len(parts) > 1]
+    splits = {*map(split_of_folder, within.values())}
+    if not (below and {*below} <= {*within} and {"train"} < splits - {"unlabeled"} and not {*within.values()} <= {*names}):
         within = {path: folder for path, folder in within.items() if folder.lower() in SPLIT_NAMES}
         of_labels = {folder for folder in within.values() if split_of_folder(folder) != "unlabeled"}
         if of_labels <= {*names} and any(parts and path not in within for path, parts in parts_of.items()):
             within = {path: folder for path, folder in within.items() if folder not in of_labels}
-    for path, folder in within.items():
-        parts_of[path].remove(folder)
     for name in {*within.values()}:
-        below = [path for path, folder in within.items() if folder == name]
-        if all(name in parts_of[path] for path in below):  # as in train/train/cat; else `train` is a label in train/train
-            for path in below:
-                parts_of[path].remove(name)
+        named = [parts_of[path] for path, folder in within.items() if folder == name]
+        for _ in range(min(parts.count(name) for parts in named)):  # two in train/train/cat; else the second `train` is a label
+            for parts in named:
+                parts.remove(name)
     labelled = [parts for path, parts in parts_of.items() if parts and split_of_folder(within.get(path)) != "unlabeled"]
     while labelled and min(map(len, labelled)) > 1 and len({parts[0] for parts in labelled}) == 1:
         for parts in labelled:
@@ -103,24 +102,26 @@ def _split_folder(parts: Iterable[str]) -> str | None:
 
 
 def _ask_of_images_outside(root: Path, parts_of: dict[str, list[str]], folder_of: dict[str, str]) -> None:
-    """Raise Question if some labelled images lie in a folder of train, val or test, and others do not."""
-    within = {path: folder for path, folder in folder_of.items() if split_of_folder(folder) != "unlabeled"}
-    outside = sorted(path for path, parts in parts_of.items() if parts and path not in folder_of)
-    if within and outside:
+    """Raise Question if some labelled images lie in no folder of train, val or test, and others do, or may do: beside labels."""
+    within = {Path(path): folder for path, folder in folder_of.items() if split_of_folder(folder) != "unlabeled"}
+    outside = sorted(Path(path) for path, parts in parts_of.items() if parts and path not in folder_of)
+    is_labelled = any(parts_of[str(path)] for path in within)
+    beside = {path.parents[1] for path in within if path.parents[1:]} & {path.parents[1] for path in outside}
+    if outside and within and (is_labelled or beside):
         folders = sorted({*within.values()})
         text = f"{root}: {outside[0]} lies in no folder of a split, unlike others ({first_of(folders, 4)}): leave it out? Or name"
         way = "its folder train, val, test or unlabeled; or where these are labels, name them (--names)"
-        above = {folder for path in within for folder in Path(path).parents}
-        left = {next((one for one in reversed(Path(path).parents) if one not in above), Path(path)) for path in outside}
-        labelled = any(parts_of[path] for path in within)
-        raise Question(f"{text} {way}", **{"ignore": sorted(one.as_posix() for one in left)} if labelled else {"names": folders})
+        above = {folder for path in within for folder in path.parents}
+        left = {next((one for one in reversed(path.parents) if one not in above), path).as_posix() for path in outside}
+        raise Question(f"{text} {way}", **{"ignore": sorted(left)} if is_labelled else {"names": folders})
 
 
 def _likely_label(folders: Collection[list[str]]) -> str:
-    """Which of several folders is probably the label (`own.label_folder`): not one of few with subfolders of equal names."""
+    """Which folder is probably the label: not one of few whose subfolders have equal names, or the names of folders beside it."""
     outermost, innermost = ({parts[k] for parts in folders if len(parts) > -k} for k in (0, -1))
     within = [{parts[1] for parts in folders if len(parts) > 1 and parts[0] == name} for name in outermost]
     alike = len(outermost) <= FEW and all(len(outermost) <= len(names) and names == within[0] for names in within)
+    alike |= any(names and names <= outermost for names in within)
     return "first" if of_anything(innermost) else "last" if alike or of_anything(outermost) else "all"
 
 

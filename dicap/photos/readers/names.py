@@ -34,8 +34,9 @@ DOUBTED = re.compile(  # `no cat`, `2 cat`, `cat?`, `maybe cat`, `cat (maybe)`
     r"|(.+?)\s*(?:\?+|[ _-]?\(?(?:maybe|unsure|uncertain|doubtful)\)?)",
     re.IGNORECASE,
 )
-WITHIN = " _-.'’()"  # marks that usually belong to a name
 BETWEEN = re.compile(r"[,，、|]|</?\w+ ?/?>")  # marks that usually separate names; tags as `<br>`
+# Tags, and marks other than those that usually belong to a name.
+SIGNS = re.compile(r"</?\w+ ?/?>|(?:[-_]*(?!</?\w+ ?/?>)[^\w .'’()-][-_]*)+")
 WORDS = re.compile(r" (?:and|or|und|et|y|[-_.]+) |_+|-+|[ .'’()]")  # separators, if the parts also occur as whole names
 
 
@@ -51,18 +52,17 @@ def with_words(listing: Listing, own: Own, looking: bool = False) -> Listing:
     if own.classes and own.format == "table":  # the user has seen the heads
         return listing
     labelled = [row for row in listing.rows if row.split != "unlabeled"]
-    present = {name for row in labelled for name in row.labels or ()}
     places: dict[str, str] = {}
     for row in labelled:
         for name in sorted((row.labels or frozenset()) | (row.absent or frozenset())):
             places.setdefault(name, row.where)
-    certain, names = {*(own.names or ())}, {*places}
-    nothing = {name for name in names - certain if says_nothing(name, names)}
+    certain = own.names or []
+    nothing = {name: where for name, where in places.items() if name not in certain and says_nothing(name, places)}
     if nothing and own.words == "auto":
-        first = next(name for name in places if name in nothing)
+        first, where = next(iter(nothing.items()))
         ways = "--words none reads it as none of the classes, --words empty as an empty cell, --names as a class"
-        shown = sorted(nothing & present)  # no image has the other words as a label
-        text = f"{places[first]}: labels: is {first} a class, or does it say nothing? {ways}"
+        shown = sorted(name for name in nothing if any(name in (row.labels or ()) for row in labelled))
+        text = f"{where}: labels: is {first} a class, or does it say nothing? {ways}"
         raise Question(text, **({"names": shown} if shown else {"words": "none"}))
     if looking or own.names is None:
         others = {name: where for name, where in places.items() if name not in nothing}
@@ -71,11 +71,10 @@ def with_words(listing: Listing, own: Own, looking: bool = False) -> Listing:
         return listing
     rows = []
     for row in listing.rows:
-        if words := nothing & (row.labels or frozenset()):
+        if words := nothing.keys() & (row.labels or ()):
             if words != row.labels:
-                raise DataError(
-                    f"{row.where}: labels: {min(words)!r} means none (own.words) but stands beside names; take it out"
-                )
+                text = f"{min(words)!r} means none (own.words) but stands beside names; take it out"
+                raise DataError(f"{row.where}: labels: {text}")
             empty = own.words == "empty"
             row = replace(row, labels=None if empty else frozenset(), empty=empty and own.format == "table")
         rows.append(row)
@@ -163,15 +162,10 @@ def doubt_of(name: str, names: Collection[str], typed_in: bool = False) -> str:
 
 def _marks(name: str) -> list[str]:
     """The marks that may separate names in a text: tags, signs such as `->`, and words with their blanks, the longest first."""
-
-    def is_sign(letter: str) -> bool:
-        return letter not in WITHIN and unicodedata.category(letter)[0] not in "LNM"
-
-    tags = re.findall(r"</?\w+ ?/?>", name)
-    runs = "".join(letter if is_sign(letter) or letter in "-_" else "\0" for letter in re.sub(r"</?\w+ ?/?>", "\0", name))
-    signs = [run.strip() or run for run in runs.split("\0") if any(map(is_sign, run))]
+    letters = "".join("a" if unicodedata.category(letter)[0] == "M" else letter for letter in name)  # accents are no signs
+    signs = [sign.strip() or sign for sign in SIGNS.findall(letters)]
     words = sorted(WORDS.findall(name), key=len, reverse=True)
-    return [*dict.fromkeys([*tags, *(sign[0] if BETWEEN.fullmatch(sign[0]) else sign for sign in signs), *words])]
+    return [*dict.fromkeys([*(sign[0] if BETWEEN.fullmatch(sign[0]) else sign for sign in signs), *words])]
 
 
 def _parts(name: str, mark: str) -> list[str]:

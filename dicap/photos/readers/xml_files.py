@@ -104,7 +104,7 @@ def _image_sets(base: Path, annotated: set[str], ignore: Iterable[str] | None) -
     names = (path.relative_to(base).as_posix() for path in base.rglob("ImageSets/Main/*") if path.suffix.lower() == ".txt")
     files = [base / name for name in names if not is_ignored(name, ignore)]
     for path in sorted(files, key=lambda path: (path.stem.lower() == "trainval", path)):  # trainval repeats the names of val
-        name, lines = path.stem.lower(), {*map(str.strip, decode(path).splitlines())} - {""}
+        name, lines = path.stem.lower(), {*map(str.strip, decode(path, path.read_bytes()).splitlines())} - {""}
         if name not in SPLIT_NAMES:
             others[path] = lines & annotated
             continue

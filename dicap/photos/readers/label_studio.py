@@ -98,16 +98,13 @@ def _counted(answers: list[dict[str, Any]], chosen: list[Choices], way: str, tas
         return chosen[0] if chosen else None
     if way == "all":
         return frozenset().union(*chosen)
-    truths = {choices for answer, choices in zip(answers, chosen, strict=True) if answer.get("ground_truth")}
     times = [str(answer.get("updated_at") or answer.get("created_at") or "") for answer in answers]
-    if len(truths) == 1:
-        return truths.pop()
-    if all(times) and times.count(max(times)) == 1:
-        return chosen[times.index(max(times))]
-    if way == "auto":
+    ranks = [(bool(answer.get("ground_truth")), time * all(times)) for answer, time in zip(answers, times, strict=True)]
+    best = {choices for choices, rank in zip(chosen, ranks, strict=True) if rank == max(ranks)}
+    if len(best) > 1 and way == "auto":
         text = f"{task}: {len(chosen)} answers that differ, without times: which one counts, or --answers all?"
         raise Question(text, answers="last")
-    return chosen[-1]
+    return best.pop() if len(best) == 1 else chosen[-1]
 
 
 def _images(data: dict[str, Any]) -> dict[str, str]:

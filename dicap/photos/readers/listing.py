@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dicap.data.sources.base import FileImages, Item, RawSet, inside
-from dicap.data.sources.files import linked_folder, list_images, readable, same_file
+from dicap.data.sources.files import is_image_name, linked_folder, list_images, readable, same_file
 from dicap.errors import DataError, first_of
 from dicap.photos.readers.finder import Finder
 from dicap.photos.readers.heads import SPLIT_NAMES
@@ -128,18 +128,25 @@ def _one_each(root: Path, listing: Listing, own: Own) -> tuple[list[Row], list[P
         text = f"neither {row.image!r} nor any other image that is named lies below {root}; {images[0]} does"
         way = "put images there, write names as they are (with leading zeros), or name their column (init-data --image)"
         raise DataError(f"{row.where}: image: {text}; {way}")
+    have_endings = 2 * sum(is_image_name(row.image.strip()) for row, _ in located) > len(located)
+    for row, file in located:
+        if have_endings and not is_image_name(row.image.strip()) and not file.is_file():  # as a last row `Total`
+            text = f"{row.image!r} is no name of an image, unlike others, and no such file is there"
+            raise DataError(f"{row.where}: image: {text}; take the row out, or write the file's name")
     of_file: dict[object, list[tuple[Row, Path]]] = {}
     splits_of = Counter(mark for mark, split in {(same_file(file), row.split) for row, file in located} if split in ASSIGNED)
     for row, file in located:  # links to one file from several splits are several images, as copies would be
         mark = same_file(file)
         of_file.setdefault(file if splits_of[mark] > 1 else mark, []).append((row, file))
-    rows, files, joined, repeated = [], [], 0, []
+    rows, files, joined, repeated, spelled = [], [], 0, [], []
     for pairs in of_file.values():
         pairs.sort(key=lambda pair: pair[0].labels is None)
         row, file = first, _ = pairs[0]
         # If rows of one file differ, and one row spells the file's name otherwise, that row may mean another file.
-        spelled = [file.as_posix().endswith(posixpath.normpath(one.image.replace("\\", "/"))) for one, file in pairs]
-        differ = not all(spelled) and len({(one.labels, one.absent, one.split, one.group) for one, _ in pairs}) > 1
+        odd = [one.image for one, file in pairs if not file.as_posix().endswith(_normal(one.image))]
+        differ = odd and len({(one.labels, one.absent, one.split, one.group) for one, _ in pairs}) > 1
+        if odd and odd[0] not in finder.elsewhere and not file.with_suffix("").as_posix().endswith(_normal(odd[0])):
+            spelled += [f"{odd[0]!r} is {relative_id(file, root)!r}"] * file.is_file()
         for other, _ in pairs[1:]:
             if differ and other.image != first.image:
                 text = f"{other.image!r} is read as {first.image!r} of {first.where}, which says something else"
@@ -152,6 +159,7 @@ def _one_each(root: Path, listing: Listing, own: Own) -> tuple[list[Row], list[P
         repeated += [rows[-1].image] if len(pairs) > 1 and row.labels == first.labels else []
     notes = [f"rows and links that repeat an image, counted once (the first: {repeated[0]})"] if repeated else []
     notes += [f"{joined} images stand on several rows; their labels were joined"] if joined else []
+    notes += [f"images whose files spell their names otherwise: {len(spelled)} ({spelled[0]})"] if spelled else []
     return rows, files, notes + finder.notes()
 
 
@@ -294,6 +302,11 @@ def words_of(path: Path, base: Path) -> list[str]:
     """The words in the names of a file and of the folders above it, without numbers."""
     parts = [path.stem, *(path.parent.relative_to(base).parts if path.is_relative_to(base) else ())]
     return [word.rstrip("0123456789") for part in parts for word in re.split("[ _.-]", part.lower())]
+
+
+def _normal(name: str) -> str:
+    """A name as a path with forward slashes."""
+    return posixpath.normpath(name.replace("\\", "/"))
 
 
 def _composed(names: frozenset[str] | None) -> frozenset[str] | None:

@@ -155,7 +155,9 @@ def read(root: Path, own: Own, looking: bool = False) -> RawSet:
     Raises DataError if no labels can be read, or a test split is missing and none is drawn; Question if some images may be
     derived from photographs.
     """
-    root, own = opened(root, own if own.format else own.model_copy(update={"files": own.files or [table.DOCUMENTED]}))
+    root, own = opened(root, own)
+    if own.format in (None, "table") and not own.files:
+        own = own.model_copy(update={"files": [table.DOCUMENTED]})
     raw = as_listed(root, own, looking)
     if own.format == "folders":
         ask_of_derived(root, own, [item.id for item in raw.items])
@@ -329,7 +331,7 @@ def read_added(
     """
     if not path.is_file():
         raise DataError(f"{path}: no such file; `dicap-stage import-labels` writes it")
-    sheet = read_sheet(path)
+    sheet = read_sheet(path, required=False)
     heads = {plain(head): head for head in sheet.header}  # a spreadsheet may have given capitals
     if "unsure" in heads:  # as `predict --per-image` writes it, and nothing else
         raise DataError(f"{path}: answers of a model, which are no labels; correct them, then take out the column unsure")
@@ -337,14 +339,15 @@ def read_added(
         raise sheet.lacks(lost[0], "expected image, labels")
     if unknown := [name for name in heads if name not in IMPORTED]:
         raise DataError(f"{path}: import-labels does not know column {unknown[0]}, which may change the labels; take it out")
+    known, between = {*known}, ";" if separator == "auto" else separator
     absent = heads.get("absent") if any(sheet.texts(heads.get("absent"))) else None
-    own = Own(image=heads["image"], labels=heads["labels"], absent=absent, separator=";" if separator == "auto" else separator)
+    own = Own(image=heads["image"], labels=heads["labels"], absent=absent, separator=between, names=[*known])
     try:
-        rows, _ = table.rows_of(sheet, own, path.parent)
+        rows = table.rows_of(sheet, own, path.parent)
         if separator == "auto":
             places = {name: row.where for row in rows for name in (*(row.labels or ()), *(row.absent or ()))}
-            separated = sheet.separated([heads["labels"], *[absent] * (absent is not None)])
-            ask_of_names(places | dict.fromkeys(known, ""), {*known, table.OTHERS}, True, separated)
+            separated = sheet.separated(filter(None, (heads["labels"], absent)))
+            ask_of_names(places | dict.fromkeys(known, ""), known, True, separated)
     except Question as question:  # its options belong to `init-data`
         raise DataError(question.text.replace("; --empty-absent absent", "")) from None
     given: dict[str, Given] = {}

@@ -23,6 +23,7 @@ NONE = "-"  # a cell that means: none of the classes
 OTHERS = "*"  # a cell of absent classes that means: all classes but the labels
 TRUE, FALSE = ("true", "yes", "y", "x", "✓", "✔"), ("false", "no", "n")
 YES, NO, MINUS = ("1", "1.0", *TRUE), ("0", "0.0", *FALSE), ("-1", "-1.0")
+QUOTES = ("'", '"')
 MARKS = frozenset((*YES, *NO, *MINUS))
 Names = list[list[str] | None]  # for each row the sorted names; [] for `-` (none), None for an empty cell
 
@@ -74,17 +75,17 @@ class Sheet:
         return DataError(f"{self.path}: column {head} is missing (found {', '.join(self.header) or 'nothing'}); {way}")
 
 
-def read_sheet(*paths: Path) -> Sheet:
+def read_sheet(*paths: Path, required: bool = True) -> Sheet:
     """Read a table, or several as one, with the columns of all.
 
     Raises DataError if a file is missing, not UTF-8 or a spreadsheet of another format, if rows differ in their number of cells,
-    if the heads occur a second time, if two columns have one head, or if there is no row.
+    if the heads occur a second time, if two columns have one head, or if there is no row although `required`.
     """
     try:
         cells = pd.concat([_parsed(path, path.read_bytes()) for path in paths])
     except OSError as error:
         raise DataError(f"{error.filename}: not readable ({error.strerror}); write it again") from None
-    if cells.empty:
+    if required and cells.empty:
         raise DataError(f"{paths[0]}: no rows; list the images, one a row")
     return Sheet(paths[0], cells.astype(object).where(cells.notna(), None))
 
@@ -150,31 +151,44 @@ def _parquet(path: Path, content: bytes) -> pd.DataFrame:
     return cells.map(lambda cell: cell.tolist() if isinstance(cell, np.ndarray) else cell)
 
 
-def read_names(sheet: Sheet, head: str | None, separator: str, what: str = "labels") -> Names:
+def read_names(sheet: Sheet, head: str | None, separator: str, known: Iterable[str] | None = None, what: str = "labels") -> Names:
     """The names in each row of a column of labels; without a column None for each row.
 
     Args:
         separator: what separates names, beside `;`; `auto`: nothing else. Unless the separator is `;`, a list in the syntax of
-            Python or JSON is read as a list.
+            Python or JSON is read as a list. A name alone in quotes loses them if other cells list several names in quotes.
+        known: names of classes (`own.names`), which stand before this: such a text is no list.
         what: name of the column, for messages.
 
     Raises DataError if a cell holds something else than names, or `-` among names.
     """
     between = ";" if separator == "auto" else f"{re.escape(separator)}|;"
+    cells = [None] * len(sheet.cells) if head is None else sheet.cells[head]
+    texts = {cell.strip() for cell in cells if isinstance(cell, str)} if separator != ";" else ()
+    lists = {text: value for text in texts if (value := _literal(text)) is not None}
+    in_quotes = any(len(value) > 1 for text, value in lists.items() if text[0] in QUOTES)
+    certain = {*(known or ())}
+    for text, value in [*lists.items()]:
+        is_alone = text[0] in QUOTES and len(value) == 1 and not in_quotes
+        if (is_alone or _composed(text) in certain) and not {*map(_composed, value)} <= certain:
+            del lists[text]
     names_of: Names = []
-    for row, cell in enumerate([None] * len(sheet.cells) if head is None else sheet.cells[head]):
+    for row, cell in enumerate(cells):
         parts = [""] if cell is None else [cell] if isinstance(cell, int) and not isinstance(cell, bool) else cell
         if isinstance(cell, str):
-            parts = None if separator == ";" else _literal(cell.strip())
-            parts = re.split(between, cell) if parts is None else parts
+            parts = lists[cell.strip()] if cell.strip() in lists else re.split(between, cell)
         if not isinstance(parts, list | tuple | set) or not all(isinstance(part, int | str) for part in parts):
             shown = str(cell) if len(str(cell)) <= 60 else f"{str(cell)[:57]}..."
             raise sheet.error(row, f"{what}: found {shown}, expected names, as one text with `;` between or as a list")
-        names = {unicodedata.normalize("NFC", str(part).strip()) for part in parts} - {""}
+        names = {*map(_composed, parts)} - {""}
         if NONE in names and str(cell).strip() != NONE:
             raise sheet.error(row, f"{what}: `{NONE}` means none of the classes, so it stands alone; take it out")
         names_of.append(sorted(names - {NONE}) if names or not parts else None)  # [''] comes from splitting an empty cell
     return names_of
+
+
+def _composed(name: object) -> str:
+    return unicodedata.normalize("NFC", str(name).strip())
 
 
 def _literal(text: str) -> Any:
@@ -182,10 +196,10 @@ def _literal(text: str) -> Any:
 
     An array as NumPy prints it, without commas, is not read: Python would join its names.
     """
-    if text[:1] not in ("[", "(", "{", "'", '"') or re.search(r"""(['"])\s+\1""", text):
+    if text[:1] not in ("[", "(", "{", *QUOTES) or re.search(r"""(['"])\s+\1""", text):
         return None
     try:
-        value = ast.literal_eval(f"[{text}]" if text[0] in "'\"" else text)  # also quoted names without brackets
+        value = ast.literal_eval(f"[{text}]" if text[0] in QUOTES else text)  # also quoted names without brackets
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return None
     return value if isinstance(value, list | tuple | set | dict) else None

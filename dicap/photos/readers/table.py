@@ -33,7 +33,10 @@ def read(root: Path, own: Own) -> Listing:
     if own.value is not None and own.rows == "image":
         text = f"with --value {typed(own.value)} each row is one label of its image"
         raise DataError(f"{sheet.path}: {text}; leave out --rows image, or --value")
-    rows, notes = rows_of(sheet, own, root)
+    rows = rows_of(sheet, own, root)
+    without = sum(row.split is None for row in rows)
+    is_partly = own.split is not None and 0 < without < len(rows)
+    notes = [f"{sheet.path.name}: {without} rows name no split: they train if they have labels"] * is_partly
     names = {name for row in rows if row.split != "unlabeled" for name in row.labels or ()}
     absent = {name for row in rows for name in row.absent or ()}
     if own.absent and absent and not absent & names:
@@ -57,9 +60,9 @@ def without_role(sheet: Sheet, own: Own) -> list[str]:
     return [head for head in sheet.header if head not in {*used, *(own.ignore or ())}]
 
 
-def rows_of(sheet: Sheet, own: Own, root: Path) -> tuple[list[Row], list[str]]:
-    """Return the rows of images, and notes. Errors as in `read`."""
-    names_of = read_names(sheet, own.labels, own.separator)
+def rows_of(sheet: Sheet, own: Own, root: Path) -> list[Row]:
+    """The rows of images. Errors as in `read`."""
+    names_of = read_names(sheet, own.labels, own.separator, own.names)
     is_of_names = own.labels is not None and own.value is None
     said = _absent(sheet, own, names_of) if is_of_names else _marked(sheet, own, names_of)
     files = [Path(place.rpartition(": ")[0]) for place in sheet.places]
@@ -69,7 +72,7 @@ def rows_of(sheet: Sheet, own: Own, root: Path) -> tuple[list[Row], list[str]]:
         if any(splits) and not all(splits):
             way = "rename it to train, val, test or unlabeled"
             raise DataError(f"{files[splits.index('')]}: names no split, unlike other files; {way}")
-    rows, notes = [], []
+    rows = []
     groups = sheet.texts(own.group)
     named = {*groups}
     unlabelled = marks(sheet, own.open)
@@ -85,11 +88,7 @@ def rows_of(sheet: Sheet, own: Own, root: Path) -> tuple[list[Row], list[str]]:
         known = None if empty or gone is None or (is_of_names and names == []) else frozenset(gone)
         present = None if is_unlabelled else frozenset(names or ())
         rows.append(Row(image, present, split, known, groups[i] or None, empty, where, (files[i].parent,)))
-    if own.split is not None and not all(splits) and any(splits):
-        notes.append(f"{sheet.path.name}: {splits.count('')} rows name no split: they train if they have labels")
-    if count := sum(row.labels is None and row.split is None for row in rows):
-        notes.append(f"rows with neither split nor labels, taken as not labelled: {count}")
-    return rows, notes
+    return rows
 
 
 def marks(sheet: Sheet, head: str | None) -> list[int | None]:
@@ -98,7 +97,8 @@ def marks(sheet: Sheet, head: str | None) -> list[int | None]:
     for row, text in enumerate(sheet.texts(head)):
         value = text.casefold()
         if value and value not in MARKS:
-            way = f"; or is it a count: --ignore {typed(str(head))}" if text.isdigit() else ""
+            is_count = text.isdigit() and sum(one.casefold() not in ("", *MARKS) for one in sheet.texts(head)) > 1
+            way = f"; or is it a count: --ignore {typed(str(head))}" if is_count else ", or take the row out"
             text = f"column {head} is {text!r}; write 1 (there), 0 (absent), or leave it empty (--blank unknown)"
             raise sheet.error(row, f"{text}{way}")
         values.append(1 if value in YES else 0 if value in NO else -1 if value else None)
@@ -135,7 +135,8 @@ def _absent(sheet: Sheet, own: Own, names_of: Names) -> list[tuple[list[str] | N
     Raises DataError if a row names a class both as a label and as absent; Question if its cell is empty beside labels.
     """
     said = []
-    for row, (names, gone) in enumerate(zip(names_of, read_names(sheet, own.absent, own.separator, "absent"), strict=True)):
+    absent = read_names(sheet, own.absent, own.separator, own.names, "absent")
+    for row, (names, gone) in enumerate(zip(names_of, absent, strict=True)):
         if both := sorted({*(names or ())} & {*(gone or ())}):
             raise sheet.error(row, f"absent: {both[0]!r} is among the labels of this row too; take it out of one of the two")
         if own.absent is not None and names and gone is None:

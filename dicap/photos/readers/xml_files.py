@@ -1,6 +1,5 @@
 """Annotations in XML: Pascal VOC (a file for each image) and CVAT for images (one file)."""
 
-from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path, PureWindowsPath
 from xml.etree import ElementTree
@@ -20,13 +19,12 @@ def read_voc(root: Path, own: Own) -> Listing:
     names = [name for name in list_others(root) if name.lower().endswith(".xml") and not is_ignored(name, own.ignore)]
     trees = {path: tree for path in map(root.joinpath, names) if (tree := parse(path)).tag == "annotation"}
     lists, rows = _image_sets(root, {path.stem for path in trees}, own.ignore), []
-    counts = Counter(Path(name).name for name in list_images(root, required=False))
-    photographs = {Path(name).stem for name in counts}
+    photographs = {Path(name).stem for name in list_images(root, required=False)}
     for path, tree in trees.items():
         name = tree.findtext("filename", "")
         name = name if name.strip() else path.with_suffix(".jpg").name
         windows = PureWindowsPath(name)  # it also splits at slashes
-        if windows.root and counts[windows.name] == 1 and not Path(name).is_file():  # a folder of another machine
+        if windows.root and not Path(name).is_file():  # a folder of another machine
             name = windows.name
         stem = Path(name.replace("\\", "/")).stem
         if stem != path.stem and photographs >= {stem, path.stem}:

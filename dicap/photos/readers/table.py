@@ -75,33 +75,33 @@ def rows_of(sheet: Sheet, own: Own, root: Path) -> list[Row]:
     rows = []
     groups = sheet.texts(own.group)
     named = {*groups}
-    unlabelled = marks(sheet, own.open)
+    is_open = [""] * len(groups) if own.open is None else marks(sheet, own.open)
     for i, (image, (names, gone), where) in enumerate(zip(sheet.raw(own.image), said, sheet.places, strict=True)):
-        split = "unlabeled" if unlabelled[i] == 1 else split_of(splits[i], where)
+        split = "unlabeled" if is_open[i] == "1" else split_of(splits[i], where)
         if not image.strip() or has_control(image.strip()):
             raise sheet.error(i, f"column image: found {image.strip()!r}; name a file, in several tables under the same head")
         if groups[i] == NONE or says_nothing(groups[i], named):
             text = f"group: {groups[i]!r} would make one group of all rows that have it"
             raise sheet.error(i, f"{text}; leave the cell empty if the group is not known, or write another name")
         empty = names is None and not gone
-        is_unlabelled = unlabelled[i] == 1 or (empty and (own.labels is not None or own.blank != "absent"))
+        is_unlabelled = is_open[i] == "1" or (empty and (own.labels is not None or own.blank != "absent"))
         known = None if empty or gone is None or (is_of_names and names == []) else frozenset(gone)
         present = None if is_unlabelled else frozenset(names or ())
         rows.append(Row(image, present, split, known, groups[i] or None, empty, where, (files[i].parent,)))
     return rows
 
 
-def marks(sheet: Sheet, head: str | None) -> list[int | None]:
-    """The values of a column of 0 and 1 (or true and false, yes and no) and -1; None for an empty cell. Raises DataError."""
-    values: list[int | None] = []
-    for row, text in enumerate(sheet.texts(head)):
+def marks(sheet: Sheet, head: str) -> list[str | None]:
+    """The cells of a column as `1` (also true, yes), `0`, `-1` or empty; None where the row's file lacks it. Raises DataError."""
+    values: list[str | None] = []
+    for row, (text, cell) in enumerate(zip(sheet.texts(head), sheet.cells[head], strict=True)):
         value = text.casefold()
         if value and value not in MARKS:
             is_count = text.isdigit() and sum(one.casefold() not in ("", *MARKS) for one in sheet.texts(head)) > 1
-            way = f"; or is it a count: --ignore {typed(str(head))}" if is_count else ", or take the row out"
+            way = f"; or is it a count: --ignore {typed(head)}" if is_count else ", or take the row out"
             text = f"column {head} is {text!r}; write 1 (there), 0 (absent), or leave it empty (--blank unknown)"
             raise sheet.error(row, f"{text}{way}")
-        values.append(1 if value in YES else 0 if value in NO else -1 if value else None)
+        values.append(None if cell is None else "1" if value in YES else "0" if value in NO else value[:2])
     return values
 
 
@@ -110,22 +110,24 @@ def _marked(sheet: Sheet, own: Own, names_of: Names) -> list[tuple[list[str] | N
 
     The columns are those of classes; or the column of values alone (`own.value`), which refers to the names of its row.
     """
-    values = {head: marks(sheet, head) for head in own.classes or [str(own.value)]}
-    usual = "unknown" if any(0 in column for column in values.values()) else "absent"
-    said = []
-    for row, names in enumerate(names_of):
+    heads = own.classes or [str(own.value)]
+    columns = [marks(sheet, head) for head in heads]
+    usual = "unknown" if any("0" in column for column in columns) else "absent"
+    meanings = {"1": "here", "0": "absent", "-1": own.minus, "": own.blank, None: "unknown"}
+    said: list[tuple[list[str] | None, list[str] | None]] = []
+    for where, names, *values in zip(sheet.places, names_of, *columns, strict=True):
+        if own.value is None and not any(values):
+            said.append((None, None))
+            continue
         sides: dict[str, set[str]] = {"here": set(), "absent": set(), "unknown": set()}
-        is_empty = own.value is None and all(column[row] is None for column in values.values())
-        for head, value in ((head, column[row]) for head, column in values.items()):
-            is_lost = sheet.cells[head].iat[row] is None  # the row's file lacks the column
-            meaning = {1: "here", 0: "absent", -1: own.minus, None: "unknown" if is_lost or is_empty else own.blank}[value]
-            if meaning == "auto":
-                key, what = ("minus", "-1") if value == -1 else ("blank", "empty")
+        for head, value in zip(heads, values, strict=True):
+            if (meaning := meanings[value]) == "auto":
+                key, what = ("minus", "-1") if value == "-1" else ("blank", "empty")
                 text = f"column {head} is {what}: is the class absent, or is it unknown (--{key} absent or unknown)?"
-                raise Question(f"{sheet.places[row]}: {text}", **{key: usual})
+                raise Question(f"{where}: {text}", **{key: usual})
             sides[meaning].update([head] if own.value is None else names or [])
-        is_whole = is_empty or (own.value is None and not sides["unknown"])
-        said.append((None if is_empty else sorted(sides["here"]), None if is_whole else sorted(sides["absent"])))
+        is_whole = own.value is None and not sides["unknown"]
+        said.append((sorted(sides["here"]), None if is_whole else sorted(sides["absent"])))
     return said
 
 

@@ -76,9 +76,7 @@ def to_raw(root: Path, listing: Listing, own: Own, looking: bool = False) -> Raw
     Raises DataError if rows contradict each other, no image has a label, or a label cannot be written in a table or is new.
     """
     rows, files, notes = _one_each(root, listing, own)
-    of_folders: list[str] = []
-    if own.format != "folders":
-        rows, of_folders = _with_splits_of_folders(rows)
+    rows, of_folders = (rows, []) if own.format == "folders" else _with_splits_of_folders(rows)
     rows, of_empty = _with_empty(rows, own.empty, bool(of_folders))
     notes = [*listing.notes, *of_empty, *notes, *of_folders]
     val = "train" if any(row.split == "test" for row in rows) else "test"

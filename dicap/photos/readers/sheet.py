@@ -46,11 +46,6 @@ class Sheet:
         """The heads."""
         return list(self.cells.columns)
 
-    @property
-    def places(self) -> list[str]:
-        """File and line of each row."""
-        return list(self.cells.index)
-
     def raw(self, head: str | None) -> list[str]:
         """A column as texts with surrounding blanks; a missing value, and every cell of the column None, is an empty text."""
         return [""] * len(self.cells) if head is None else ["" if cell is None else str(cell) for cell in self.cells[head]]

@@ -65,7 +65,7 @@ def rows_of(sheet: Sheet, own: Own, root: Path) -> list[Row]:
     names_of = read_names(sheet, own.labels, own.separator, own.names)
     is_of_names = own.labels is not None and own.value is None
     said = _absent(sheet, own, names_of) if is_of_names else _marked(sheet, own, names_of)
-    files = [Path(place.rpartition(": ")[0]) for place in sheet.places]
+    files = [Path(place.rpartition(": ")[0]) for place in sheet.cells.index]
     splits = sheet.texts(own.split)
     if own.split is None and len({*files}) > 1:
         splits = [split_in(file, root) or "" for file in files]
@@ -76,7 +76,7 @@ def rows_of(sheet: Sheet, own: Own, root: Path) -> list[Row]:
     groups = sheet.texts(own.group)
     named = {*groups}
     is_open = [""] * len(groups) if own.open is None else marks(sheet, own.open)
-    for i, (image, (names, gone), where) in enumerate(zip(sheet.raw(own.image), said, sheet.places, strict=True)):
+    for i, (image, (names, gone), where) in enumerate(zip(sheet.raw(own.image), said, sheet.cells.index, strict=True)):
         split = "unlabeled" if is_open[i] == "1" else split_of(splits[i], where)
         if not image.strip() or has_control(image.strip()):
             raise sheet.error(i, f"column image: found {image.strip()!r}; name a file, in several tables under the same head")
@@ -97,8 +97,9 @@ def marks(sheet: Sheet, head: str) -> list[str | None]:
     for row, (text, cell) in enumerate(zip(sheet.texts(head), sheet.cells[head], strict=True)):
         value = text.casefold()
         if value and value not in MARKS:
-            is_count = text.isdigit() and sum(one.casefold() not in ("", *MARKS) for one in sheet.texts(head)) > 1
-            way = f"; or is it a count: --ignore {typed(head)}" if is_count else ", or take the row out"
+            others = [one for one in sheet.texts(head) if one.casefold() not in ("", *MARKS)]
+            ways = ", or take the row of totals out", f"; or is it a count: --ignore {typed(head)}"
+            way = ways[len(others) > 1] if text.isdigit() else ""
             text = f"column {head} is {text!r}; write 1 (there), 0 (absent), or leave it empty (--blank unknown)"
             raise sheet.error(row, f"{text}{way}")
         values.append(None if cell is None else "1" if value in YES else "0" if value in NO else value[:2])
@@ -115,7 +116,7 @@ def _marked(sheet: Sheet, own: Own, names_of: Names) -> list[tuple[list[str] | N
     usual = "unknown" if any("0" in column for column in columns) else "absent"
     meanings = {"1": "here", "0": "absent", "-1": own.minus, "": own.blank, None: "unknown"}
     said: list[tuple[list[str] | None, list[str] | None]] = []
-    for where, names, *values in zip(sheet.places, names_of, *columns, strict=True):
+    for where, names, *values in zip(sheet.cells.index, names_of, *columns, strict=True):
         if own.value is None and not any(values):
             said.append((None, None))
             continue
@@ -144,7 +145,7 @@ def _absent(sheet: Sheet, own: Own, names_of: Names) -> list[tuple[list[str] | N
         if own.absent is not None and names and gone is None:
             if own.empty_absent == "auto":
                 text = "absent: empty beside labels: are the other classes unknown (`-`), or absent (`*`; --empty-absent absent)?"
-                raise Question(f"{sheet.places[row]}: {text}", empty_absent="unknown")
+                raise Question(f"{sheet.cells.index[row]}: {text}", empty_absent="unknown")
             gone = [] if own.empty_absent == "unknown" else None
         said.append((names or [], None) if gone and OTHERS in gone else (names, gone))
     return said

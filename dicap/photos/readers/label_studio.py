@@ -44,8 +44,6 @@ def read(root: Path, own: Own) -> Listing:
             try:
                 answers = [a for a in task.get("annotations") or [] if not a.get("was_cancelled")]
                 chosen = [frozenset(_choices(answer.get("result") or [])) for answer in answers]
-                if any(not name for choices in chosen for _, name in choices):
-                    raise DataError(f"{where}: an answer has a choice without a name; write its class, or take it out")
                 data = task["data"]
                 others |= dict.fromkeys(data.keys() - {own.image, *_images(data)})
                 tasks.append((where, data, _file(_image(data, own.image, where), existing), answers, chosen))

@@ -87,18 +87,18 @@ def to_raw(root: Path, listing: Listing, own: Own, looking: bool = False) -> Raw
     leaves = {file.parent: linked_folder(file, root) for file in files if own.format != "folders"}
     images = FileImages(Path(), files, [leaves.get(file.parent) for file in files], upright=True)
     labelled = [(row, file) for row, file in zip(rows, files, strict=True) if row.labels and row.split != "unlabeled"]
-    named = {name for row, _ in labelled for name in row.labels or ()}
-    shown = {name for row, file in labelled for name in row.labels or () if file.is_file()} or named
-    classes, lost = sorted(shown), sorted(named - shown)
+    places = {name: row.where for row, _ in reversed(labelled) for name in row.labels or ()}
+    shown = {name for row, file in labelled for name in row.labels or () if file.is_file()} or {*places}
+    classes, lost = sorted(shown), sorted(places.keys() - shown)
     if not classes:
         raise DataError(f"{root}: none of {len(rows)} images has a label; label some, then try again")
     if lost:
         notes.append(f"names that only missing images have, so they are no classes: {first_of(lost, 8)}")
-    check_names(root, classes)
+    for name in classes:
+        check_names(root if own.format == "folders" else places[name], [name])
     if not looking and own.names is not None and (new := sorted({*classes} - {*own.names, *(own.new_classes or ())})):
-        where = next(row.where for row in rows if new[0] in (row.labels or ()))
         text = f"{first_of(list(map(repr, new)), 3)}: no such class was there when init-data looked; correct it, or run"
-        raise DataError(f"{where}: {text} `dicap-stage init-data {root}` again (--ignore leaves a file or folder out)")
+        raise DataError(f"{places[new[0]]}: {text} `dicap-stage init-data {root}` again (--ignore leaves a file or folder out)")
     if unused := sorted({name for row in rows for name in row.absent or ()} - {*classes}):
         text = f"{len(unused)} names that rows call absent and no image has as a label, so they are no classes"
         notes.append(f"{text}: {first_of(unused, 8)}")
@@ -267,7 +267,8 @@ def check_names(where: object, classes: Iterable[str]) -> None:
     for name in classes:
         if name in ("", "-", "*") or ";" in name or has_control(name):
             text = "no name may be empty, `-` or `*`, or hold `;` or control characters"
-            raise DataError(f"{where}: class {name!r}: {text}; rename it")
+            way = "rename it" if name else "write the class, or take the object, tag or answer out"
+            raise DataError(f"{where}: class {name!r}: {text}; {way}")
 
 
 def has_control(text: str) -> bool:

@@ -32,7 +32,7 @@ def read_voc(root: Path, own: Own) -> Listing:
         beside = root.joinpath(*("JPEGImages" if part == "Annotations" else part for part in path.parent.relative_to(root).parts))
         folders = (beside, path.parent, root / "JPEGImages", path.parent.parent / "JPEGImages")
         objects = [node for node in tree.iter("object") if node.findtext("deleted", "").strip() not in YES]  # of LabelMe
-        labels = _named(((node.findtext("name") or "").strip() for node in objects), path)
+        labels = frozenset((node.findtext("name") or "").strip() for node in objects)
         rows.append(Row(name, labels, lists.get(path.stem), empty=not labels, where=str(path), folders=folders))
     unlisted = sum(path.stem not in lists for path in trees) if lists else 0
     if unlisted == len(trees):
@@ -53,20 +53,11 @@ def read_cvat(root: Path, own: Own) -> Listing:
                 names += names_of(child.get("label", "").strip(), values, own.attributes, path, tag=child.tag == "tag")
             subsets.add(subset := node.get("subset", "").lower())
             split, folders = SPLIT_NAMES.get(subset), (path.parent / "images", path.parent, root / "images")
-            name, labels = node.get("name", ""), _named(names, path)
-            rows.append(Row(name, labels, split, empty=not len(node), where=str(path), folders=folders))
+            rows.append(Row(node.get("name", ""), frozenset(names), split, empty=not len(node), where=str(path), folders=folders))
     unknown = sorted(subsets - {*SPLIT_NAMES, "", "default"})
     if unknown and subsets & {*SPLIT_NAMES}:
         raise DataError(f"{root}: subset: found {unknown[0]!r}, allowed are train, val, test, unlabeled")
     return Listing(rows, {"annotations": own.files})
-
-
-def _named(names: Iterable[str], path: Path) -> frozenset[str]:
-    """The labels of an image. Raises DataError if an object or a tag has no name, since it may be any class."""
-    labels = frozenset(names)
-    if "" in labels:
-        raise DataError(f"{path}: an object or a tag has no name; write its class, or take it out")
-    return labels
 
 
 def names_of(label: str, values: dict[str, str], attributes: str, path: Path, tag: bool = False) -> list[str]:

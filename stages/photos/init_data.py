@@ -65,8 +65,8 @@ def command(folder: Path, unlabeled: Path | None, test_share: float | None, dry_
     try:
         overview, options = survey(folder.resolve(), options)
     except Question as question:  # the proposed command has all that was typed
-        place = [shlex.quote(str(folder)), *["--dry-run"] * dry_run, *["--params", shlex.quote(str(params))] * (params != PARAMS)]
-        question.args = (f"{question} {' '.join(place)}",)
+        place = [str(folder), *["--dry-run"] * dry_run, *["--params", str(params)] * (params != PARAMS)]
+        question.args = (f"{question} {shlex.join(place)}",)
         raise
     ratio, why = overview.ratio
     settings = {

@@ -230,9 +230,10 @@ def meant(form: str, what: Drawn):
 
 def namesakes(what: Drawn):
     """{picture: labels} of unlabelled photographs that are there, by a lost one whose name differs in accents or blanks only."""
-    lost = {unicodedata.normalize("NFC", path.strip()).casefold(): plain(what.labels[path]) for path in what.lost}
     names = {path: unicodedata.normalize("NFC", path.strip()).casefold() for path in what.labels}
-    return {PICTURES[k]: lost[names[path]] for k, path in enumerate(names) if names[path] in lost and what.labels[path] is None}
+    lost = {names[path]: plain(what.labels[path]) for path in what.lost if what.labels[path] is not None}
+    there = {k: names[path] for k, path in enumerate(names) if what.labels[path] is None and path not in what.lost}
+    return {PICTURES[k]: lost[name] for k, name in there.items() if name in lost}
 
 
 def read_back(form: str, what: Drawn, root: Path):

@@ -180,14 +180,13 @@ def read(root: Path, own: Own, looking: bool = False) -> RawSet:
         way = f"bring it back, or run `dicap-stage init-data {root}` again"
         raise DataError(f"{root}: no image is labelled {shown} any more; {way}")
     raw.notes.extend(forgotten(own.added, raw))
-    less = f", or leave the splits out: init-data --ignore {typed(own.split)}" if own.split else ""
-    ways = {
-        "train": f"label some images of it{less}",
-        "test": "set own.test_share, for example to 0.2, to draw one from the labelled images",
-    }
     splits = {item.split for item in raw.items}
-    if lacking := [split for split in ways if split not in splits]:
-        raise DataError(f"{root}: no image of split {lacking[0]}; {ways[lacking[0]]}")
+    if "train" not in splits:
+        less = f", or leave the splits out: init-data --ignore {typed(own.split)}" if own.split else ""
+        raise DataError(f"{root}: no image of split train; label some images of it{less}")
+    if "test" not in splits:
+        way = "set own.test_share, for example to 0.2, to draw one from the labelled images"
+        raise DataError(f"{root}: no image of split test; {way}")
     return raw
 
 

@@ -94,7 +94,7 @@ def to_raw(root: Path, listing: Listing, own: Own, looking: bool = False) -> Raw
         raise DataError(f"{root}: none of {len(rows)} images has a label; label some, then try again")
     if lost:
         notes.append(f"names that only missing images have, so they are no classes: {first_of(lost, 8)}")
-    for name in classes:
+    for name in sorted(places.keys() & {*classes, ""}):
         check_names(root if own.format == "folders" else places[name], [name])
     if not looking and own.names is not None and (new := sorted({*classes} - {*own.names, *(own.new_classes or ())})):
         text = f"{first_of(list(map(repr, new)), 3)}: no such class was there when init-data looked; correct it, or run"

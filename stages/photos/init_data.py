@@ -11,7 +11,7 @@ import click
 
 from dicap.errors import SettingsError
 from dicap.settings import Own, change_settings, read_yaml
-from stages.support.common import load, params_option, project_root, take_turns
+from stages.support.common import PARAMS, load, params_option, project_root, take_turns
 from stages.support.terminal import columns, finish, say
 
 if TYPE_CHECKING:
@@ -64,8 +64,9 @@ def command(folder: Path, unlabeled: Path | None, test_share: float | None, dry_
     options = Own.model_validate({"unlabeled_root": aside, "test_share": test_share or 0.0, "added": added} | chosen)
     try:
         overview, options = survey(folder.resolve(), options)
-    except Question as question:  # the proposed command keeps --dry-run
-        question.args = (f"{question}{' --dry-run' * dry_run}",)
+    except Question as question:  # the proposed command has all that was typed
+        place = [str(folder), *["--dry-run"] * dry_run, *["--params", str(params)] * (params != PARAMS)]
+        question.args = (f"{question} {shlex.join(place)}",)
         raise
     ratio, why = overview.ratio
     settings = {

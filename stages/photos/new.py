@@ -53,9 +53,15 @@ def command(context: click.Context, project: Path, source: Path | None, options:
         if source is not None:
             from stages.photos.init_data import command as init_data
 
-            words = [str(source), *options, "--params", str(project / "params.yaml")]
-            with init_data.make_context("init-data", words, parent=context) as own:
-                init_data.invoke(own)
+            words = [str(source), "--params", str(project / "params.yaml")]
+            try:
+                with init_data.make_context("init-data", [*words, *options], parent=context) as own:
+                    init_data.invoke(own)
+            except DataError as error:  # a question proposes this command with more options
+                here = shlex.join(["new", str(project), "--from", str(source)])
+                if (asked := str(error).removesuffix(f" {shlex.join(words)}")) != str(error):
+                    error.args = (asked.replace("read: init-data", f"read: {here}"),)
+                raise
         _commit(project)
     except BaseException:
         for path in [topmost] if topmost else list(project.iterdir()):

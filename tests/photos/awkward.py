@@ -429,7 +429,7 @@ BROKEN = {  # what is there, and the words of the one line
     "line 1 has no heads": table("sep=;\n" + PLAIN),
     "line 3: repeats the heads": table(PLAIN.replace("b.png,dog", "image,labels")),
     "group: 'NA' would make one group of all rows that have it": table(ONE_HOT.replace("owl", "group").replace(",0\n", ",NA\n")),
-    "an object or a tag has no name": with_files(voc(a="a.png"), {"b.xml": b"<annotation><object><name/></object></annotation>"}),
+    "class '': no name may be empty": with_files(voc(a="a.png"), {"b.xml": b"<annotation><object><name/></object></annotation>"}),
     "not readable": table(b"PAR1 no", "labels.parquet"),
     "hold the images, and not path?": table("image,path,labels\na.png,b.png,cat\nb.png,a.png,dog\n"),
     "column usage": table(SPLIT.replace("split", "usage")),
@@ -440,7 +440,7 @@ BROKEN = {  # what is there, and the words of the one line
     ],
     "none of 0": lambda root: coco(root, images=[], annotations=[]),
     "has no image or no answers": label_studio({"a.png": [{"result": "cat"}]}),
-    "an answer has a choice without a name": label_studio({"a.png": [choice("cat")], "b.png": [choice("")]}),
+    "task 2: class '': no name may be empty": label_studio({"a.png": [choice("cat")], "b.png": [choice("")]}),
     "a document type": lambda root: (root / "a.xml").write_text("<!DOCTYPE a []><a/>"),
     "found a.xml, but no photographs": lambda root: (root / "a.xml").write_text("<html/>"),
 }

@@ -142,9 +142,12 @@ def test_other_classes_than_init_data_saw_are_a_question(tmp_path, form):
 
 
 def test_a_name_that_only_photographs_have_that_are_missing_is_no_class(tmp_path):
-    listed(tmp_path, [["image", "labels"], *LISTED, ["Total", "200"]])
+    listed(tmp_path, [["image", "labels"], *LISTED, ["gone.png", "owl"]])
     raw = looked_at(tmp_path)
-    assert raw.classes == CATDOG and any("only missing images have, so they are no classes: 200" in note for note in raw.notes)
+    assert raw.classes == CATDOG and any("only missing images have, so they are no classes: owl" in note for note in raw.notes)
+    for head, rows in (("labels", LISTED), ("cat", [row[:2] for row in ONE_HOT])):
+        listed(tmp_path, [["image", head], *rows, ["Total", "16"]])
+        refused(tmp_path, "line 14: .*take the row .*out")
 
 
 @pytest.mark.parametrize("word", ["none", "?", "NA", "0", "sin"])

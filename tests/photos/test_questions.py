@@ -75,7 +75,7 @@ def test_a_table_is_read_as_meant_after_so_many_questions(tmp_path, what):
     assert {name: labels for name, labels in labels_of(raw).items() if name in meant} == meant and turns == questions
 
 
-@pytest.mark.parametrize("head", ["confidence", "Vorhanden", "flag", "存在"])
+@pytest.mark.parametrize("head", ["confidence", "Vorhanden", "flag", "存在", "y"])
 @pytest.mark.parametrize("marks", ["1/0", "True/False", "yes/no", "1.0/0.0", "1/1", "0.93/0.12", "there/gone"])
 def test_under_any_head_verified_negatives_are_absent_and_the_rest_unknown(tmp_path, marks, head):
     yes, no = marks.split("/")
@@ -306,7 +306,8 @@ def test_what_is_proposed_has_all_that_was_typed_and_ends_in_a_reading_or_a_refu
             if not isinstance(error, Question):
                 assert error is None or isinstance(error, DataError)
                 return
-            words = shlex.split(str(error).partition(" -- as it would be read: init-data ")[2])
+            *words, folder, dry = shlex.split(str(error).partition(" -- as it would be read: init-data ")[2])
+            assert (folder, dry) == (str(tmp_path), "--dry-run")
             assert all(value in words[words.index(option) + 1] for option, value in map(str.split, start))
         raise AssertionError("questions without an end")
 

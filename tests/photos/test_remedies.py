@@ -374,7 +374,7 @@ def test_a_folder_and_a_name_in_two_columns_are_written_in_one(tmp_path, heads, 
     rows = [[f"Site{i % 2}", f"{i // 2}.png", label] for i, (_, label) in enumerate(LISTED)]
     pictures(tmp_path, [f"{top}{folder}/{name}" for folder, name, _ in rows])
     write(tmp_path, [[*heads.split(), "label"], *rows], "data.csv")
-    refused(tmp_path, r"name a photograph together: write both in one, such as Site0/0\.png")
+    refused(tmp_path, r"could be .*Site0/0\.png or .*Site1/0\.png; write its folder")
     write(tmp_path, [["file", "label"], *([f"{folder}/{name}", label] for folder, name, label in rows)], "data.csv")
     assert [*labels_of(looked_at(tmp_path)).values()] == [*MEANT.values()]
 
@@ -385,7 +385,7 @@ def test_a_table_that_speaks_of_photographs_by_the_ids_of_another_is_not_left_ou
     rows = [[f"o{n}", f"m{n}", "d1", label] for n, label in LISTED]
     write(tmp_path, [["observationID", "mediaID", "deploymentID", "scientificName"], *rows], "observations.csv")
     write(tmp_path, [["deploymentID", "locationID"], ["d1", "l1"]], "deployments.csv")
-    refused(tmp_path, r"speaks of photographs by column mediaID of media\.csv: .* --ignore observations")
+    refused(tmp_path, r"not read: \.csv \(2, the first deployments\.csv\).*column labels is missing")
     write(tmp_path, [["image", "labels"], *LISTED])
     assert labels_of(asked(tmp_path)[0]) == MEANT
 

@@ -16,7 +16,7 @@ IMAGE = (
 LABEL = ("labels", "label", "ground_truth", "tags", "tag", "classes", "class", "categories", "category", "keywords")
 LABEL += ("class_name", "label_name")
 SPLIT = ("split", "set", "subset", "partition", "data_split", "phase")
-VALUE = re.compile(r"(is_)?(confidence|value|present|presence|positive|verified|truth|score|answer)")
+VALUE = re.compile(r"(is_)?(confidence|value|present|presence|positive|verified|truth|score|answer)|y")
 GROUP = re.compile(r".*(patient|subject|person|scene|session|burst|seq|video|series|study|group|source|site|case|animal).*|.+_id")
 BOX = re.compile(r"[xywh]|[xy]_?(min|max|[12])|bbox|boxes|polygon|segmentation")
 # Columns that well-known programs always export: ids, sizes, places in the image, paths.

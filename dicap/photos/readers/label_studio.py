@@ -44,8 +44,6 @@ def read(root: Path, own: Own) -> Listing:
             try:
                 answers = [a for a in task.get("annotations") or [] if not a.get("was_cancelled")]
                 chosen = [frozenset(_choices(answer.get("result") or [])) for answer in answers]
-                if any(not name for choices in chosen for _, name in choices):
-                    raise DataError(f"{where}: an answer has a choice without a name; write its class, or take it out")
                 data = task["data"]
                 others |= dict.fromkeys(data.keys() - {own.image, *_images(data)})
                 tasks.append((where, data, _file(_image(data, own.image, where), existing), answers, chosen))
@@ -98,16 +96,13 @@ def _counted(answers: list[dict[str, Any]], chosen: list[Choices], way: str, tas
         return chosen[0] if chosen else None
     if way == "all":
         return frozenset().union(*chosen)
-    truths = {choices for answer, choices in zip(answers, chosen, strict=True) if answer.get("ground_truth")}
     times = [str(answer.get("updated_at") or answer.get("created_at") or "") for answer in answers]
-    if len(truths) == 1:
-        return truths.pop()
-    if all(times) and times.count(max(times)) == 1:
-        return chosen[times.index(max(times))]
-    if way == "auto":
+    ranks = [(bool(answer.get("ground_truth")), time * all(times)) for answer, time in zip(answers, times, strict=True)]
+    best = {choices for choices, rank in zip(chosen, ranks, strict=True) if rank == max(ranks)}
+    if len(best) > 1 and way == "auto":
         text = f"{task}: {len(chosen)} answers that differ, without times: which one counts, or --answers all?"
         raise Question(text, answers="last")
-    return chosen[-1]
+    return best.pop() if len(best) == 1 else chosen[-1]
 
 
 def _images(data: dict[str, Any]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dicap.data.sources.base import FileImages, Item, RawSet, inside
-from dicap.data.sources.files import linked_folder, list_images, readable, same_file
+from dicap.data.sources.files import is_image_name, linked_folder, list_images, readable, same_file
 from dicap.errors import DataError, first_of
 from dicap.photos.readers.finder import Finder
 from dicap.photos.readers.heads import SPLIT_NAMES
@@ -76,9 +76,7 @@ def to_raw(root: Path, listing: Listing, own: Own, looking: bool = False) -> Raw
     Raises DataError if rows contradict each other, no image has a label, or a label cannot be written in a table or is new.
     """
     rows, files, notes = _one_each(root, listing, own)
-    of_folders: list[str] = []
-    if own.format != "folders":
-        rows, of_folders = _with_splits_of_folders(rows)
+    rows, of_folders = (rows, []) if own.format == "folders" else _with_splits_of_folders(rows)
     rows, of_empty = _with_empty(rows, own.empty, bool(of_folders))
     notes = [*listing.notes, *of_empty, *notes, *of_folders]
     val = "train" if any(row.split == "test" for row in rows) else "test"
@@ -89,18 +87,18 @@ def to_raw(root: Path, listing: Listing, own: Own, looking: bool = False) -> Raw
     leaves = {file.parent: linked_folder(file, root) for file in files if own.format != "folders"}
     images = FileImages(Path(), files, [leaves.get(file.parent) for file in files], upright=True)
     labelled = [(row, file) for row, file in zip(rows, files, strict=True) if row.labels and row.split != "unlabeled"]
-    named = {name for row, _ in labelled for name in row.labels or ()}
-    shown = {name for row, file in labelled for name in row.labels or () if file.is_file()} or named
-    classes, lost = sorted(shown), sorted(named - shown)
+    places = {name: row.where for row, _ in reversed(labelled) for name in row.labels or ()}
+    shown = {name for row, file in labelled for name in row.labels or () if file.is_file()} or {*places}
+    classes, lost = sorted(shown), sorted(places.keys() - shown)
     if not classes:
         raise DataError(f"{root}: none of {len(rows)} images has a label; label some, then try again")
     if lost:
         notes.append(f"names that only missing images have, so they are no classes: {first_of(lost, 8)}")
-    check_names(root, classes)
+    for name in sorted(places.keys() & {*classes, ""}):
+        check_names(root if own.format == "folders" else places[name], [name])
     if not looking and own.names is not None and (new := sorted({*classes} - {*own.names, *(own.new_classes or ())})):
-        where = next(row.where for row in rows if new[0] in (row.labels or ()))
         text = f"{first_of(list(map(repr, new)), 3)}: no such class was there when init-data looked; correct it, or run"
-        raise DataError(f"{where}: {text} `dicap-stage init-data {root}` again (--ignore leaves a file or folder out)")
+        raise DataError(f"{places[new[0]]}: {text} `dicap-stage init-data {root}` again (--ignore leaves a file or folder out)")
     if unused := sorted({name for row in rows for name in row.absent or ()} - {*classes}):
         text = f"{len(unused)} names that rows call absent and no image has as a label, so they are no classes"
         notes.append(f"{text}: {first_of(unused, 8)}")
@@ -128,18 +126,25 @@ def _one_each(root: Path, listing: Listing, own: Own) -> tuple[list[Row], list[P
         text = f"neither {row.image!r} nor any other image that is named lies below {root}; {images[0]} does"
         way = "put images there, write names as they are (with leading zeros), or name their column (init-data --image)"
         raise DataError(f"{row.where}: image: {text}; {way}")
+    have_endings = 2 * sum(is_image_name(row.image.strip()) for row, _ in located) > len(located)
+    for row, file in located:
+        if have_endings and not is_image_name(row.image.strip()) and not file.is_file():  # as a last row `Total`
+            text = f"{row.image!r} is no name of an image, unlike others, and no such file is there"
+            raise DataError(f"{row.where}: image: {text}; take the row out, or write the file's name")
     of_file: dict[object, list[tuple[Row, Path]]] = {}
     splits_of = Counter(mark for mark, split in {(same_file(file), row.split) for row, file in located} if split in ASSIGNED)
     for row, file in located:  # links to one file from several splits are several images, as copies would be
         mark = same_file(file)
         of_file.setdefault(file if splits_of[mark] > 1 else mark, []).append((row, file))
-    rows, files, joined, repeated = [], [], 0, []
+    rows, files, joined, repeated, spelled = [], [], 0, [], []
     for pairs in of_file.values():
         pairs.sort(key=lambda pair: pair[0].labels is None)
         row, file = first, _ = pairs[0]
         # If rows of one file differ, and one row spells the file's name otherwise, that row may mean another file.
-        spelled = [file.as_posix().endswith(posixpath.normpath(one.image.replace("\\", "/"))) for one, file in pairs]
-        differ = not all(spelled) and len({(one.labels, one.absent, one.split, one.group) for one, _ in pairs}) > 1
+        odd = [one.image for one, file in pairs if not file.as_posix().endswith(_normal(one.image))]
+        differ = odd and len({(one.labels, one.absent, one.split, one.group) for one, _ in pairs}) > 1
+        if odd and odd[0] not in finder.elsewhere and not file.with_suffix("").as_posix().endswith(_normal(odd[0])):
+            spelled += [f"{odd[0]!r} is {relative_id(file, root)!r}"] * file.is_file()
         for other, _ in pairs[1:]:
             if differ and other.image != first.image:
                 text = f"{other.image!r} is read as {first.image!r} of {first.where}, which says something else"
@@ -152,6 +157,7 @@ def _one_each(root: Path, listing: Listing, own: Own) -> tuple[list[Row], list[P
         repeated += [rows[-1].image] if len(pairs) > 1 and row.labels == first.labels else []
     notes = [f"rows and links that repeat an image, counted once (the first: {repeated[0]})"] if repeated else []
     notes += [f"{joined} images stand on several rows; their labels were joined"] if joined else []
+    notes += [f"images whose files spell their names otherwise: {len(spelled)} ({spelled[0]})"] if spelled else []
     return rows, files, notes + finder.notes()
 
 
@@ -261,7 +267,8 @@ def check_names(where: object, classes: Iterable[str]) -> None:
     for name in classes:
         if name in ("", "-", "*") or ";" in name or has_control(name):
             text = "no name may be empty, `-` or `*`, or hold `;` or control characters"
-            raise DataError(f"{where}: class {name!r}: {text}; rename it")
+            way = "rename it" if name else "write the class, or take the object, tag or answer out"
+            raise DataError(f"{where}: class {name!r}: {text}; {way}")
 
 
 def has_control(text: str) -> bool:
@@ -294,6 +301,11 @@ def words_of(path: Path, base: Path) -> list[str]:
     """The words in the names of a file and of the folders above it, without numbers."""
     parts = [path.stem, *(path.parent.relative_to(base).parts if path.is_relative_to(base) else ())]
     return [word.rstrip("0123456789") for part in parts for word in re.split("[ _.-]", part.lower())]
+
+
+def _normal(name: str) -> str:
+    """A name as a path with forward slashes."""
+    return posixpath.normpath(name.replace("\\", "/"))
 
 
 def _composed(names: frozenset[str] | None) -> frozenset[str] | None:

@@ -23,7 +23,7 @@ from dicap.photos.readers.heads import plain
 from dicap.photos.readers.listing import to_raw
 from dicap.photos.readers.names import ask_of_names, with_words
 from dicap.photos.readers.question import Question, joined, typed
-from dicap.photos.readers.sheet import OTHERS, read_names, read_sheet, read_sheets
+from dicap.photos.readers.sheet import read_sheet
 from dicap.photos.readers.understand import SEVERAL, TABLES, ask_of_folders, opened, understand
 from dicap.randomness import order_by_name
 from dicap.settings import Own
@@ -156,6 +156,8 @@ def read(root: Path, own: Own, looking: bool = False) -> RawSet:
     derived from photographs.
     """
     root, own = opened(root, own)
+    if own.format in (None, "table") and not own.files:
+        own = own.model_copy(update={"files": [table.DOCUMENTED]})
     raw = as_listed(root, own, looking)
     if own.format == "folders":
         ask_of_derived(root, own, [item.id for item in raw.items])
@@ -178,29 +180,25 @@ def read(root: Path, own: Own, looking: bool = False) -> RawSet:
         way = f"bring it back, or run `dicap-stage init-data {root}` again"
         raise DataError(f"{root}: no image is labelled {shown} any more; {way}")
     raw.notes.extend(forgotten(own.added, raw))
-    less = f", or leave the splits out: init-data --ignore {typed(own.split)}" if own.split else ""
-    ways = {
-        "train": f"label some images of it{less}",
-        "test": "set own.test_share, for example to 0.2, to draw one from the labelled images",
-    }
     splits = {item.split for item in raw.items}
-    if lacking := [split for split in ways if split not in splits]:
-        raise DataError(f"{root}: no image of split {lacking[0]}; {ways[lacking[0]]}")
+    if "train" not in splits:
+        less = f", or leave the splits out: init-data --ignore {typed(own.split)}" if own.split else ""
+        raise DataError(f"{root}: no image of split train; label some images of it{less}")
+    if "test" not in splits:
+        way = "set own.test_share, for example to 0.2, to draw one from the labelled images"
+        raise DataError(f"{root}: no image of split test; {way}")
     return raw
 
 
 def as_listed(root: Path, own: Own, looking: bool) -> RawSet:
     """The images that the labels name, before `read` applies the options. Arguments and errors as in `read`."""
-    kind, heads = own.format or "table", {}
-    files = own.files or ([table.DOCUMENTED[0]] if kind == "table" else [])
-    for name in files:
+    for name in own.files or ():
         if not (root / name).is_file():
             raise DataError(f"{root / name}: no such file of labels; look at what is there: dicap-stage init-data {root}")
     if own.format is None:  # `init-data` was not run
-        heads = {head: head for head in read_sheets([root / name for name in files]).header if head in table.DOCUMENTED[1]}
-    own = own.model_copy(update={"format": kind, "files": files or None} | heads)
-    listing = with_words(READERS[kind](root, own), own, looking)
-    return to_raw(root, replace(listing, source=listing.source | {"format": kind}), own, looking)
+        own = understand(root, own)[1]
+    listing = with_words(READERS[str(own.format)](root, own), own, looking)
+    return to_raw(root, replace(listing, source=listing.source | {"format": own.format}), own, looking)
 
 
 def with_added(raw: RawSet, path: Path, base: Path, new_classes: Iterable[str] = ()) -> RawSet:
@@ -332,46 +330,42 @@ def read_added(
     """
     if not path.is_file():
         raise DataError(f"{path}: no such file; `dicap-stage import-labels` writes it")
-    sheet = read_sheet(path)
-    sheet.cells.columns = [plain(head) for head in sheet.header]  # a spreadsheet may have given capitals
-    if "unsure" in sheet.header:  # as `predict --per-image` writes it, and nothing else
+    sheet = read_sheet(path, required=False)
+    heads = {plain(head): head for head in sheet.header}  # a spreadsheet may have given capitals
+    if "unsure" in heads:  # as `predict --per-image` writes it, and nothing else
         raise DataError(f"{path}: answers of a model, which are no labels; correct them, then take out the column unsure")
-    if lost := [name for name in ("image", "labels") if name not in sheet.header]:
+    if lost := [name for name in ("image", "labels") if name not in heads]:
         raise sheet.lacks(lost[0], "expected image, labels")
-    if unknown := [name for name in sheet.header if name not in IMPORTED]:
+    if unknown := [name for name in heads if name not in IMPORTED]:
         raise DataError(f"{path}: import-labels does not know column {unknown[0]}, which may change the labels; take it out")
+    known, between = {*known}, ";" if separator == "auto" else separator
+    absent = heads.get("absent") if any(sheet.texts(heads.get("absent"))) else None
+    own = Own(image=heads["image"], labels=heads["labels"], absent=absent, separator=between, names=[*known])
+    try:
+        rows = table.rows_of(sheet, own, path.parent)
+        if separator == "auto":
+            places = {name: row.where for row in rows for name in (*(row.labels or ()), *(row.absent or ()))}
+            separated = sheet.separated(filter(None, (heads["labels"], absent)))
+            ask_of_names(places | dict.fromkeys(known, ""), known, True, separated)
+    except Question as question:  # its options belong to `init-data`
+        raise DataError(question.text.replace("; --empty-absent absent", "")) from None
     given: dict[str, Given] = {}
     ids = None if images is None else by_spelling(images)
-    between = ";" if separator == "auto" else separator
-    present = read_names(sheet, "labels", between)
-    absent = table.read_absent(sheet, "absent" if "absent" in sheet.header else None, present, between)
-    if separator == "auto":
-        certain = {*known, OTHERS}
-        rows = zip(present, absent, sheet.places, strict=True)
-        places = {name: where for here, gone, where in rows for name in (*(here or ()), *(gone or ()))}
-        separated = sheet.separated({"labels", "absent"} & {*sheet.header})
-        try:
-            ask_of_names(places | dict.fromkeys(certain, ""), certain, True, separated)
-        except Question as question:  # its options belong to `init-data`
-            raise DataError(question.text) from None
-    marks = [sheet.raw(head) if head in sheet.header else [None] * len(present) for head in ("was", "photo")]
-    in_part = any(gone is not None for gone in absent)
-    for row, (name, names, gone, was, photo) in enumerate(zip(sheet.raw("image"), present, absent, *marks, strict=True)):
-        if names is None and not gone:
+    for row, was, photo in zip(rows, *(sheet.raw(heads.get(head)) for head in ("was", "photo")), strict=True):
+        if row.labels is None:
             continue
-        if in_part and names and gone is None:
-            raise sheet.error(row, "absent: empty beside labels; write `*` if all others are absent, `-` if none is known to be")
-        whole = names == [] or gone == [OTHERS]
-        of_image = Given(names or [], None if whole else gone, None if was == "?" else was, photo)
+        absent_names = None if row.absent is None else sorted(row.absent)
+        mark = was if "was" in heads and was != "?" else None
+        of_image, name = Given(sorted(row.labels), absent_names, mark, photo), row.image
         if ids is not None:
             spellings = name, name.strip(), normalize("NFC", name.strip())  # a name may begin with a blank
             if (image := next((ids[spelling] for spelling in spellings if spelling in ids), None)) is None:
                 if LISTED.fullmatch(path.name):  # such a list keeps the labels of removed images
                     continue
-                raise sheet.error(row, f"image {name!r} is not in the data set; write its id as `suggest` does")
+                raise DataError(f"{row.where}: image {name!r} is not in the data set; write its id as `suggest` does")
             name = image
         if given.get(name, of_image) != of_image:
-            raise sheet.error(row, f"image {name!r} has other labels than on an earlier line; keep one of them")
+            raise DataError(f"{row.where}: image {name!r} has other labels than on an earlier line; keep one of them")
         given[name] = of_image
     return given
 

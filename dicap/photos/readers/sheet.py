@@ -5,8 +5,9 @@ import csv
 import io
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ NONE = "-"  # a cell that means: none of the classes
 OTHERS = "*"  # a cell of absent classes that means: all classes but the labels
 TRUE, FALSE = ("true", "yes", "y", "x", "✓", "✔"), ("false", "no", "n")
 YES, NO, MINUS = ("1", "1.0", *TRUE), ("0", "0.0", *FALSE), ("-1", "-1.0")
+QUOTES = ("'", '"')
 MARKS = frozenset((*YES, *NO, *MINUS))
 Names = list[list[str] | None]  # for each row the sorted names; [] for `-` (none), None for an empty cell
 
@@ -32,25 +34,21 @@ class Sheet:
 
     Attributes:
         path: the file, or the first of several, for messages.
-        cells: (N rows) a column of objects for each head: texts, and in Parquet lists of labels; None where the row's file lacks
-            the column.
-        places: (N) file and line (in Parquet the row) of each row.
-        files: (N) the file of each row.
+        cells: (N rows) a column of objects for each head, stripped (`column 3` without one): texts, and in Parquet lists of
+            labels; None where the row's file lacks the column. The index holds file and line (in Parquet the row) of each row.
     """
 
     path: Path
     cells: pd.DataFrame
-    places: list[str]
-    files: list[Path]
 
     @property
     def header(self) -> list[str]:
-        """The heads, stripped; a column without one is `column 3`."""
+        """The heads."""
         return list(self.cells.columns)
 
     def raw(self, head: str | None) -> list[str]:
         """A column as texts with surrounding blanks; a missing value, and every cell of the column None, is an empty text."""
-        return [""] * len(self.places) if head is None else ["" if cell is None else str(cell) for cell in self.cells[head]]
+        return [""] * len(self.cells) if head is None else ["" if cell is None else str(cell) for cell in self.cells[head]]
 
     def texts(self, head: str | None) -> list[str]:
         """A column as stripped texts."""
@@ -65,53 +63,54 @@ class Sheet:
 
     def error(self, row: int, text: str) -> DataError:
         """An error in one row."""
-        return DataError(f"{self.places[row]}: {text}")
+        return DataError(f"{self.cells.index[row]}: {text}")
 
     def lacks(self, head: str, way: str) -> DataError:
         """The error for a missing column. `way`: what to do."""
         return DataError(f"{self.path}: column {head} is missing (found {', '.join(self.header) or 'nothing'}); {way}")
 
 
-def read_sheets(paths: Sequence[Path]) -> Sheet:
-    """Read several tables as one, with the columns of all. Raises DataError as `read_sheet`, or if there is no row."""
-    sheets = [read_sheet(path) for path in paths]
-    cells = pd.concat([sheet.cells for sheet in sheets], ignore_index=True)
-    if cells.empty:
-        raise DataError(f"{paths[0]}: no rows; list the images, one a row")
-    cells = cells.astype(object).where(cells.notna(), None)
-    places, files = ([one for sheet in sheets for one in getattr(sheet, key)] for key in ("places", "files"))
-    return Sheet(paths[0], cells, places, files)
+def read_sheet(*paths: Path, required: bool = True) -> Sheet:
+    """Read a table, or several as one, with the columns of all.
 
-
-def read_sheet(path: Path) -> Sheet:
-    """Read a table.
-
-    Raises DataError if the file is missing, not UTF-8 or a spreadsheet of another format, if rows differ in their number of
-    cells, if the heads occur a second time, or if two columns have one head.
+    Raises DataError if a file is missing, not UTF-8 or a spreadsheet of another format, if rows differ in their number of cells,
+    if the heads occur a second time, if two columns have one head, or if there is no row although `required`.
     """
+    try:
+        cells = pd.concat([_parsed(path, path.read_bytes()) for path in paths])
+    except OSError as error:
+        raise DataError(f"{error.filename}: not readable ({error.strerror}); write it again") from None
+    if required and cells.empty:
+        raise DataError(f"{paths[0]}: no rows; list the images, one a row")
+    return Sheet(paths[0], cells.astype(object).where(cells.notna(), None))
+
+
+@lru_cache(maxsize=8)
+def _parsed(path: Path, content: bytes) -> pd.DataFrame:
+    """The cells of one file. They are kept, since a command reads a table several times."""
     ending = path.suffix.lower()
     if ending in (".xlsx", ".xls", ".ods", ".numbers"):
         raise DataError(f"{path}: a spreadsheet; save it as CSV (UTF-8) and name that")
     try:
-        cells, places = _parquet(path) if ending == ".parquet" else _csv(path)
+        cells = _parquet(path, content) if ending == ".parquet" else _csv(path, content)
     except DataError:
         raise
-    except (pa.ArrowException, csv.Error, OSError, ValueError) as error:  # ValueError: also of pandas' metadata in Parquet
+    except (pa.ArrowException, csv.Error, ValueError) as error:  # ValueError: also of pandas' metadata in Parquet
         raise DataError(f"{path}: not readable ({first_line(error)}); write it again") from None
     header = [str(head).strip() for head in cells.columns]
-    texts = [["" if cell is None else str(cell).strip() for cell in row] for row in cells.itertuples(index=False, name=None)]
-    if header in texts:
-        raise DataError(f"{places[texts.index(header)]}: repeats the heads; take the row out")
+    for place, *row in cells.itertuples(name=None):
+        if ["" if cell is None else str(cell).strip() for cell in row] == header:
+            raise DataError(f"{place}: repeats the heads; take the row out")
     cells.columns = [head or f"column {number}" for number, head in enumerate(header, 1)]
     if any(is_repeated := cells.columns.duplicated()):
         raise DataError(f"{path}: column {cells.columns[is_repeated][0]} occurs twice; keep one")
-    return Sheet(path, cells, places, [path] * len(places))
+    return cells
 
 
-def decode(path: Path) -> str:
+def decode(path: Path, content: bytes) -> str:
     """The text of a file in UTF-8. Raises DataError."""
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
     if "\0" in text:
@@ -119,67 +118,72 @@ def decode(path: Path) -> str:
     return text
 
 
-def _csv(path: Path) -> tuple[pd.DataFrame, list[str]]:
-    """Cells and their places. Python's reader knows the line of each row; pandas would fill up rows that are cut short."""
-    text = decode(path).lstrip("\r\n")
+def _csv(path: Path, content: bytes) -> pd.DataFrame:
+    """Cells. Python's reader knows the line of each row; pandas would fill up rows that are cut short."""
+    text = decode(path, content).lstrip("\r\n")
     separator = max(SEPARATORS, key=text.partition("\n")[0].count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
-    header, rows, places = [head.strip() for head in next(reader, [])], [], []
+    header, rows = [head.strip() for head in next(reader, [])], {}
     if any(is_image_name(head) or head.startswith("sep=") for head in header):
         raise DataError(f"{path}: line 1 has no heads; write some above, such as `image{separator}labels`")
     for row in reader:
         if not any(map(str.strip, row)):
             continue
-        places.append(f"{path}: line {reader.line_num}")
+        rows[place := f"{path}: line {reader.line_num}"] = row
         if len(row) != len(header):
             text = f"{len(row)} cells, the header has {len(header)} ({first_of(header, 3)}); remove lines above the heads, and"
             way = f"write one cell for each column, empty ones too, with quotes around values that hold {separator!r}"
-            raise DataError(f"{places[-1]}: {text} {way}")
-        rows.append(row)
-    return pd.DataFrame(rows, columns=header, dtype=object), places
+            raise DataError(f"{place}: {text} {way}")
+    return pd.DataFrame([*rows.values()], [*rows], header, dtype=object)
 
 
-def _parquet(path: Path) -> tuple[pd.DataFrame, list[str]]:
-    """Cells, empty for a missing value and a list for an array, and their places."""
-    with open(path, "rb") as file:  # given the path, pyarrow would repeat the path in its message, which then may be cut
-        frame = pd.read_parquet(file)
+def _parquet(path: Path, content: bytes) -> pd.DataFrame:
+    """Cells, empty for a missing value and a list for an array."""
+    frame = pd.read_parquet(io.BytesIO(content))
     frame = frame if isinstance(frame.index, pd.RangeIndex) else frame.reset_index()
+    frame.index = [f"{path}: row {number}" for number in range(1, len(frame) + 1)]
     cells = frame.astype(object).where(frame.notna(), "")
-    cells = cells.map(lambda cell: cell.tolist() if isinstance(cell, np.ndarray) else cell)
-    return cells, [f"{path}: row {number}" for number in range(1, len(frame) + 1)]
+    return cells.map(lambda cell: cell.tolist() if isinstance(cell, np.ndarray) else cell)
 
 
-def read_names(sheet: Sheet, head: str, separator: str, what: str = "labels") -> Names:
-    """The names in each row of a column of labels.
+def read_names(sheet: Sheet, head: str | None, separator: str, known: Iterable[str] | None = None, what: str = "labels") -> Names:
+    """The names in each row of a column of labels; without a column None for each row.
 
     Args:
         separator: what separates names, beside `;`; `auto`: nothing else. Unless the separator is `;`, a list in the syntax of
-            Python or JSON is read as a list.
+            Python or JSON is read as a list. A name alone in quotes loses them if other cells list several names in quotes.
+        known: names of classes (`own.names`), which stand before this: such a text is no list.
         what: name of the column, for messages.
 
     Raises DataError if a cell holds something else than names, or `-` among names.
     """
     between = ";" if separator == "auto" else f"{re.escape(separator)}|;"
+    cells = [None] * len(sheet.cells) if head is None else sheet.cells[head]
+    texts = {cell.strip() for cell in cells if isinstance(cell, str)} if separator != ";" else ()
+    lists = {text: value for text in texts if (value := _literal(text)) is not None}
+    in_quotes = any(len(value) > 1 for text, value in lists.items() if text[0] in QUOTES)
+    certain = {*(known or ())}
+    for text, value in [*lists.items()]:
+        is_alone = text[0] in QUOTES and len(value) == 1 and not in_quotes
+        if (is_alone or _composed(text) in certain) and not {*map(_composed, value)} <= certain:
+            del lists[text]
     names_of: Names = []
-    for row, cell in enumerate(sheet.cells[head]):
-        text = cell.strip() if isinstance(cell, str) else None
-        parts: Any = [cell] if isinstance(cell, int) and not isinstance(cell, bool) else cell
-        if text is not None:
-            parts = None if separator == ";" else _literal(text)
-            parts = re.split(between, text) if parts is None else parts
-        if cell is None or text == "":
-            names_of.append(None)
-        elif text == NONE:
-            names_of.append([])
-        elif isinstance(parts, list | tuple | set) and all(isinstance(part, int | str) for part in parts):
-            names = {unicodedata.normalize("NFC", str(part).strip()) for part in parts} - {""}
-            if NONE in names:
-                raise sheet.error(row, f"{what}: `{NONE}` means none of the classes, so it stands alone; take it out")
-            names_of.append(sorted(names) if names or not parts else None)  # [''] comes from splitting an empty cell
-        else:
+    for row, cell in enumerate(cells):
+        parts = [""] if cell is None else [cell] if isinstance(cell, int) and not isinstance(cell, bool) else cell
+        if isinstance(cell, str):
+            parts = lists[cell.strip()] if cell.strip() in lists else re.split(between, cell)
+        if not isinstance(parts, list | tuple | set) or not all(isinstance(part, int | str) for part in parts):
             shown = str(cell) if len(str(cell)) <= 60 else f"{str(cell)[:57]}..."
             raise sheet.error(row, f"{what}: found {shown}, expected names, as one text with `;` between or as a list")
+        names = {*map(_composed, parts)} - {""}
+        if NONE in names and str(cell).strip() != NONE:
+            raise sheet.error(row, f"{what}: `{NONE}` means none of the classes, so it stands alone; take it out")
+        names_of.append(sorted(names - {NONE}) if names or not parts else None)  # [''] comes from splitting an empty cell
     return names_of
+
+
+def _composed(name: object) -> str:
+    return unicodedata.normalize("NFC", str(name).strip())
 
 
 def _literal(text: str) -> Any:
@@ -187,10 +191,10 @@ def _literal(text: str) -> Any:
 
     An array as NumPy prints it, without commas, is not read: Python would join its names.
     """
-    if text[:1] not in ("[", "(", "{", "'", '"') or re.search(r"""(['"])\s+\1""", text):
+    if text[:1] not in ("[", "(", "{", *QUOTES) or re.search(r"""(['"])\s+\1""", text):
         return None
     try:
-        value = ast.literal_eval(f"[{text}]" if text[0] in "'\"" else text)  # also quoted names without brackets
+        value = ast.literal_eval(f"[{text}]" if text[0] in QUOTES else text)  # also quoted names without brackets
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return None
     return value if isinstance(value, list | tuple | set | dict) else None

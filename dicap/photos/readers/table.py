@@ -7,10 +7,10 @@ from dicap.files.checksum import sha256
 from dicap.photos.readers.listing import Listing, Row, has_control, split_in, split_of
 from dicap.photos.readers.names import says_nothing
 from dicap.photos.readers.question import Question, typed
-from dicap.photos.readers.sheet import MARKS, NO, NONE, OTHERS, YES, Names, Sheet, read_names, read_sheets
+from dicap.photos.readers.sheet import MARKS, NO, NONE, OTHERS, YES, Names, Sheet, read_names, read_sheet
 from dicap.settings import Own
 
-DOCUMENTED = "labels.csv", ("image", "labels", "split", "absent", "group")  # what is read without `init-data`
+DOCUMENTED = "labels.csv"  # what is read without `init-data`
 SINGLE = ("image", "labels", "split", "group", "value", "absent", "open")  # roles of one column each
 
 
@@ -24,7 +24,7 @@ def read(root: Path, own: Own) -> Listing:
     Raises DataError if a column has no role, or for a faulty row; Question if the meaning of -1 or of an empty cell is open.
     """
     files = own.files or []
-    sheet = read_sheets([root / name for name in files])
+    sheet = read_sheet(*(root / name for name in files))
     if new := [head for head in without_role(sheet, own) if any(sheet.texts(head))]:
         way = f"run `dicap-stage init-data` again, with --ignore {typed(new[0])} if it says nothing about labels"
         raise DataError(f"{sheet.path}: column {new[0]} has no role; {way}")
@@ -33,18 +33,22 @@ def read(root: Path, own: Own) -> Listing:
     if own.value is not None and own.rows == "image":
         text = f"with --value {typed(own.value)} each row is one label of its image"
         raise DataError(f"{sheet.path}: {text}; leave out --rows image, or --value")
-    labels, absent, separated = _labels(sheet, own)
-    rows, notes = _rows(sheet, own, root, labels, absent)
+    rows = rows_of(sheet, own, root)
+    without = sum(row.split is None for row in rows)
+    is_partly = own.split is not None and 0 < without < len(rows)
+    notes = [f"{sheet.path.name}: {without} rows name no split: they train if they have labels"] * is_partly
     names = {name for row in rows if row.split != "unlabeled" for name in row.labels or ()}
-    absent_names = {name for row in rows for name in row.absent or ()}
-    if own.absent and absent_names and not absent_names & names:
-        text = f"{min(absent_names)!r} is no label of any row, nor is any other name in this column"
+    absent = {name for row in rows for name in row.absent or ()}
+    if own.absent and absent and not absent & names:
+        text = f"{min(absent)!r} is no label of any row, nor is any other name in this column"
         raise DataError(f"{sheet.path}: column absent: {text}; correct it")
     roles = {key: f"column {head}" for key in SINGLE if (head := getattr(own, key)) is not None}  # for the user
     if own.classes is not None:
         roles["labels"] = f"{len(own.classes)} columns of 0 and 1 ({', '.join(own.classes)}; --ignore leaves one out)"
     roles |= {"not used": ", ".join(own.ignore)} if own.ignore else {}
     source = {"table": ", ".join(files), "sha256": sha256(sheet.path), "read": roles}
+    is_single = own.labels is None or own.value is not None or own.separator == ";"
+    separated = None if is_single else sheet.separated(filter(None, (own.labels, own.absent)), own.separator)
     return Listing(rows, source, notes, separated=separated)
 
 
@@ -56,104 +60,92 @@ def without_role(sheet: Sheet, own: Own) -> list[str]:
     return [head for head in sheet.header if head not in {*used, *(own.ignore or ())}]
 
 
-def _labels(sheet: Sheet, own: Own) -> tuple[Names, Names, str | None]:
-    """The labels of each row, the classes known to be absent (None: all but the labels), and `Listing.separated`."""
-    if own.labels is None:
-        return *_marked(sheet, own, own.classes or [], []), None
-    labels = read_names(sheet, own.labels, own.separator)
-    if own.value is not None:
-        return *_marked(sheet, own, [own.value], labels), None
-    separated = None if own.separator == ";" else sheet.separated(filter(None, (own.labels, own.absent)), own.separator)
-    return labels, read_absent(sheet, own.absent, labels, own.separator), separated
-
-
-def _rows(sheet: Sheet, own: Own, root: Path, labels: Names, absent: Names) -> tuple[list[Row], list[str]]:
-    """Return the rows of images, and notes."""
-    rows, notes = [], []
+def rows_of(sheet: Sheet, own: Own, root: Path) -> list[Row]:
+    """The rows of images. Errors as in `read`."""
+    names_of = read_names(sheet, own.labels, own.separator, own.names)
+    is_of_names = own.labels is not None and own.value is None
+    said = _absent(sheet, own, names_of) if is_of_names else _marked(sheet, own, names_of)
+    files = [Path(place.rpartition(": ")[0]) for place in sheet.cells.index]
     splits = sheet.texts(own.split)
-    if own.split is None and len({*sheet.files}) > 1:
-        of_file = {path: split_in(path, root) or "" for path in sheet.files}
-        if any(of_file.values()) and (lost := [path for path, split in of_file.items() if not split]):
-            raise DataError(f"{lost[0]}: names no split, unlike other files; rename it to train, val, test or unlabeled")
-        splits = [of_file[path] for path in sheet.files]
+    if own.split is None and len({*files}) > 1:
+        splits = [split_in(file, root) or "" for file in files]
+        if any(splits) and not all(splits):
+            way = "rename it to train, val, test or unlabeled"
+            raise DataError(f"{files[splits.index('')]}: names no split, unlike other files; {way}")
+    rows = []
     groups = sheet.texts(own.group)
-    no_groups = {name for name in {*groups} if name == NONE or says_nothing(name, {*groups})}
-    unlabelled = [mark == 1 for mark in marks(sheet, own.open)]
-    images = sheet.raw(own.image)  # a name may begin with a blank
-    for i, (image, names, gone, where) in enumerate(zip(images, labels, absent, sheet.places, strict=True)):
-        split = "unlabeled" if unlabelled[i] else split_of(splits[i], where)
+    named = {*groups}
+    is_open = [""] * len(groups) if own.open is None else marks(sheet, own.open)
+    for i, (image, (names, gone), where) in enumerate(zip(sheet.raw(own.image), said, sheet.cells.index, strict=True)):
+        split = "unlabeled" if is_open[i] == "1" else split_of(splits[i], where)
         if not image.strip() or has_control(image.strip()):
             raise sheet.error(i, f"column image: found {image.strip()!r}; name a file, in several tables under the same head")
-        if groups[i] in no_groups:
+        if groups[i] == NONE or says_nothing(groups[i], named):
             text = f"group: {groups[i]!r} would make one group of all rows that have it"
             raise sheet.error(i, f"{text}; leave the cell empty if the group is not known, or write another name")
-        if own.absent is not None and names and gone is None:
-            if own.empty_absent == "auto":
-                text = "absent: empty beside labels: are the other classes unknown, or absent (--empty-absent absent)?"
-                raise Question(f"{where}: {text}", empty_absent="unknown")
-            gone = [] if own.empty_absent == "unknown" else None
         empty = names is None and not gone
-        whole = empty or gone is None or gone == [OTHERS] or (own.labels is not None and own.value is None and names == [])
-        known = None if whole else frozenset(gone or ())
-        is_unlabelled = unlabelled[i] or (empty and (own.labels is not None or own.blank != "absent"))
+        is_unlabelled = is_open[i] == "1" or (empty and (own.labels is not None or own.blank != "absent"))
+        known = None if empty or gone is None or (is_of_names and names == []) else frozenset(gone)
         present = None if is_unlabelled else frozenset(names or ())
-        rows.append(Row(image, present, split, known, groups[i] or None, empty, where, (sheet.files[i].parent,)))
-    if own.split is not None and not all(splits) and any(splits):
-        notes.append(f"{sheet.path.name}: {splits.count('')} rows name no split: they train if they have labels")
-    if count := sum(row.labels is None and row.split is None for row in rows):
-        notes.append(f"rows with neither split nor labels, taken as not labelled: {count}")
-    return rows, notes
+        rows.append(Row(image, present, split, known, groups[i] or None, empty, where, (files[i].parent,)))
+    return rows
 
 
-def marks(sheet: Sheet, head: str | None) -> list[int | None]:
-    """The values of a column of 0 and 1 (or true and false, yes and no) and -1; None for an empty cell. Raises DataError."""
-    values: list[int | None] = []
-    for row, text in enumerate(sheet.texts(head)):
+def marks(sheet: Sheet, head: str) -> list[str | None]:
+    """The cells of a column as `1` (also true, yes), `0`, `-1` or empty; None where the row's file lacks it. Raises DataError."""
+    values: list[str | None] = []
+    for row, (text, cell) in enumerate(zip(sheet.texts(head), sheet.cells[head], strict=True)):
         value = text.casefold()
         if value and value not in MARKS:
-            way = f"; or is it a count: --ignore {typed(str(head))}" if text.isdigit() else ""
+            others = [one for one in sheet.texts(head) if one.casefold() not in ("", *MARKS)]
+            ways = ", or take the row of totals out", f"; or is it a count: --ignore {typed(head)}"
+            way = ways[len(others) > 1] if text.isdigit() else ""
             text = f"column {head} is {text!r}; write 1 (there), 0 (absent), or leave it empty (--blank unknown)"
             raise sheet.error(row, f"{text}{way}")
-        values.append(1 if value in YES else 0 if value in NO else -1 if value else None)
+        values.append(None if cell is None else "1" if value in YES else "0" if value in NO else value[:2])
     return values
 
 
-def _marked(sheet: Sheet, own: Own, heads: list[str], names: Names) -> tuple[Names, Names]:
+def _marked(sheet: Sheet, own: Own, names_of: Names) -> list[tuple[list[str] | None, list[str] | None]]:
     """The labels and the absent classes (None: all but the labels) of each row, from columns of 0 and 1.
 
-    Args:
-        heads: the columns of classes, or the column of values alone (`own.value`).
-        names: the labels of each row to which the column of values refers; a column of a class refers to its head.
+    The columns are those of classes; or the column of values alone (`own.value`), which refers to the names of its row.
     """
-    values = {head: marks(sheet, head) for head in heads}
-    usual = "unknown" if any(0 in column for column in values.values()) else "absent"
-    present: Names = []
-    absent: Names = []
-    for row, place in enumerate(sheet.places):
+    heads = own.classes or [str(own.value)]
+    columns = [marks(sheet, head) for head in heads]
+    usual = "unknown" if any("0" in column for column in columns) else "absent"
+    meanings = {"1": "here", "0": "absent", "-1": own.minus, "": own.blank, None: "unknown"}
+    said: list[tuple[list[str] | None, list[str] | None]] = []
+    for where, names, *values in zip(sheet.cells.index, names_of, *columns, strict=True):
+        if own.value is None and not any(values):
+            said.append((None, None))
+            continue
         sides: dict[str, set[str]] = {"here": set(), "absent": set(), "unknown": set()}
-        is_empty = own.value is None and all(column[row] is None for column in values.values())
-        for head, value in ((head, column[row]) for head, column in values.items()):
-            is_lost = sheet.cells[head][row] is None  # the row's file lacks the column
-            meaning = {1: "here", 0: "absent", -1: own.minus, None: "unknown" if is_lost or is_empty else own.blank}[value]
-            if meaning == "auto":
-                key, what = ("minus", "-1") if value == -1 else ("blank", "empty")
+        for head, value in zip(heads, values, strict=True):
+            if (meaning := meanings[value]) == "auto":
+                key, what = ("minus", "-1") if value == "-1" else ("blank", "empty")
                 text = f"column {head} is {what}: is the class absent, or is it unknown (--{key} absent or unknown)?"
-                raise Question(f"{place}: {text}", **{key: usual})
-            sides[meaning].update([head] if own.value is None else names[row] or [])
-        present.append(None if is_empty else sorted(sides["here"]))
-        absent.append(None if is_empty or (own.value is None and not sides["unknown"]) else sorted(sides["absent"]))
-    return present, absent
+                raise Question(f"{where}: {text}", **{key: usual})
+            sides[meaning].update([head] if own.value is None else names or [])
+        is_whole = own.value is None and not sides["unknown"]
+        said.append((sorted(sides["here"]), None if is_whole else sorted(sides["absent"])))
+    return said
 
 
-def read_absent(sheet: Sheet, head: str | None, present: Names, separator: str) -> Names:
-    """The sorted names in each row's cell of absent classes; [] for `-`, [OTHERS] for `*`, None for an empty cell or no column.
+def _absent(sheet: Sheet, own: Own, names_of: Names) -> list[tuple[list[str] | None, list[str] | None]]:
+    """The labels of each row and the names in its cell of absent classes; None for all but the labels.
 
-    Raises DataError if a row names a class both as a label and as absent.
+    Raises DataError if a row names a class both as a label and as absent; Question if its cell is empty beside labels.
     """
-    if head is None:
-        return [None] * len(present)
-    absent = read_names(sheet, head, separator, what="absent")
-    for row, (here, gone) in enumerate(zip(present, absent, strict=True)):
-        if both := sorted({*(here or ())} & {*(gone or ())}):
+    said = []
+    absent = read_names(sheet, own.absent, own.separator, own.names, "absent")
+    for row, (names, gone) in enumerate(zip(names_of, absent, strict=True)):
+        if both := sorted({*(names or ())} & {*(gone or ())}):
             raise sheet.error(row, f"absent: {both[0]!r} is among the labels of this row too; take it out of one of the two")
-    return [[OTHERS] if gone and OTHERS in gone else gone for gone in absent]
+        if own.absent is not None and names and gone is None:
+            if own.empty_absent == "auto":
+                text = "absent: empty beside labels: are the other classes unknown (`-`), or absent (`*`; --empty-absent absent)?"
+                raise Question(f"{sheet.cells.index[row]}: {text}", empty_absent="unknown")
+            gone = [] if own.empty_absent == "unknown" else None
+        said.append((names or [], None) if gone and OTHERS in gone else (names, gone))
+    return said

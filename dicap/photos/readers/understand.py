@@ -21,12 +21,12 @@ from dicap.photos.readers.heads import SPLIT_NAMES, SPLIT_WORDS, plain
 from dicap.photos.readers.listing import split_in, words_of
 from dicap.photos.readers.names import NOTHING, doubt_of
 from dicap.photos.readers.question import Question, listed, typed
-from dicap.photos.readers.sheet import MARKS, YES, Sheet, read_sheet, read_sheets
+from dicap.photos.readers.sheet import MARKS, YES, Sheet, read_sheet
 from dicap.photos.readers.table import DOCUMENTED, without_role
 from dicap.settings import Own
 from dicap.settings.catalogue import FORMATS
 
-TABLES = (DOCUMENTED[0], "labels.parquet")  # if one of these exists, no other file is read
+TABLES = (DOCUMENTED, "labels.parquet")  # if one of these exists, no other file is read
 TABULAR, IF_NAMED = (".csv", ".tsv", ".tab", ".parquet"), (".txt", ".xlsx", ".xls", ".ods")
 SEVERAL = 3  # from this number on, columns of 0 and 1 are preferred to a column of texts
 ROLES = {  # questions about a column, by the proposed role
@@ -60,7 +60,7 @@ def understand(place: Path, options: Own) -> tuple[Path, Own]:
         _ask_of_files(root, unread, kind, options, files)
     file_per_image = kind == "voc_xml" and not options.files
     own = options.model_copy(update={"format": kind, "files": None if file_per_image else files or None})
-    return root, Columns(root, read_sheets([root / name for name in files]), own).understood() if kind == "table" else own
+    return root, Columns(root, read_sheet(*(root / name for name in files)), own).understood() if kind == "table" else own
 
 
 def opened(place: Path, options: Own) -> tuple[Path, Own]:
@@ -109,15 +109,13 @@ def _labels(root: Path, options: Own, others: list[str]) -> tuple[str, list[str]
             raise DataError(f"{root / name}: no such file; name an existing file of labels, or leave --files out")
         if is_ours(root / name):
             raise DataError(f"{root / name}: answers of a model, or a list to import (`dicap-stage import-labels`); name labels")
-    without_images: list[str] = []  # tables that name no photograph
     if not options.files:
         tables = [name for name in others if name.lower().endswith(TABULAR) and name.count("/") < 2]
         tails = Finder(root).tails if tables else {}
         named = [name for name in tables if _names_image(tails, root / name)] or [name for name in tables if name in TABLES]
         folders = _label_folders(list_images(root, required=False)) if tables and not named else set()
         if named or (len(folders) > 1 and not of_anything(folders)):
-            without_images = [name for name in tables if name not in named]
-            others = [name for name in others if name not in without_images]
+            others = [name for name in others if name in named or name not in tables]  # the other tables become a question
     first = [name for name in TABLES if name in others and options.format in (None, "table")]
     kinds: dict[str, str] = {}
     for name in options.files or first[:1] or others:
@@ -130,10 +128,6 @@ def _labels(root: Path, options: Own, others: list[str]) -> tuple[str, list[str]
     best = min(kinds, key=lambda name: (kinds[name] == "table", len(words[name])))
     kind = kinds[best]
     files = [name for name in kinds if kinds[name] == kind and (options.files or words[name] == words[best])]
-    for name in without_images if kind == "table" else ():
-        if key := _key(read_sheet(root / name), read_sheets([root / file for file in files])):
-            way = f"write the columns image and labels in one table; or if it holds no labels: --ignore {typed(name)}"
-            raise DataError(f"{root / name}: speaks of photographs by column {key} of {files[0]}: {way}")
     if unread := [name for name in kinds if name not in files]:
         text = f"the labels could be in {first_of(files, 3)} ({kind}) or in {first_of(unread, 3)}"
         way = f"to read several, pass --files {typed(listed([*kinds]))}"
@@ -148,12 +142,6 @@ def _names_image(tails: Container[str], table: Path) -> bool:
     with suppress(DataError):
         return any(_last(str(cell)) in tails for cell in read_sheet(table).cells.to_numpy().ravel())
     return False
-
-
-def _key(sheet: Sheet, images: Sheet) -> str | None:
-    """The first column by which a table without photographs refers to the rows of the table `images`."""
-    keys = [head for head in sheet.header if head in images.header and len({*images.texts(head)}) == len(images.places)]
-    return next((head for head in keys if not {*sheet.texts(head)}.isdisjoint(images.texts(head))), None)
 
 
 def _last(path: str) -> str:
@@ -259,22 +247,17 @@ class Column:
         self.names_images = 2 * sum(map(is_image_name, texts)) > len(texts)
         self.lists_numbers = any(" " in text for text in texts) and "".join(texts).replace(" ", "").isdigit()
         self.is_text = 2 * sum(not re.fullmatch(r"[-+\d.,:eETZ/\s]*", text) for text in texts) > len([*filter(None, texts)])
+        # At least half of the filled cells are marks as 0 and 1, and the reader reports the others; but in a column of labels all
+        # are, since classes may be numbered.
+        filled = [text.casefold() for text in texts if text]
+        marks = [text for text in filled if text in MARKS]
+        clear = [text for text in marks if text not in ("y", "n")]
+        is_odd = len(marks) < len(filled) and (self.name in heads.LABEL or 2 * len(clear) < len(filled))
+        self.is_binary = bool(marks) and not is_odd
 
     def __str__(self) -> str:
         shown = dict.fromkeys(text if len(text) <= 24 else f"{text[:21]}..." for text in self.texts)
         return f"{self.head} ({first_of([text or 'blanks' for text in shown], 4)})"
-
-    @cached_property
-    def is_binary(self) -> bool:
-        """Whether at least half of the filled cells are 0, 1 or another mark; the reader then reports the other cells.
-
-        A column of labels with other words is not binary: its classes may be numbered.
-        """
-        filled = [text.casefold() for text in self.texts if text]
-        marks = [text for text in filled if text in MARKS]
-        if not marks or (self.name in heads.LABEL and self.words - MARKS):
-            return False
-        return len(marks) == len(filled) or 2 * sum(text not in ("y", "n") for text in marks) >= len(filled)
 
     @cached_property
     def pieces(self) -> list[str]:
@@ -293,13 +276,19 @@ class Columns:
     """The roles of a table's columns, found one after the other; an unclear role becomes a question."""
 
     def __init__(self, root: Path, sheet: Sheet, options: Own) -> None:
-        self._finder, self._sheet, self._options, self._own = Finder(root, ignored=options.ignore), sheet, options, options
+        self._tails, self._sheet, self._options, self._own = Finder(root, ignored=options.ignore).tails, sheet, options, options
         self._columns = {head: Column(head, sheet.texts(head)) for head in sheet.header}
+        boxes = [one for one in self._columns.values() if heads.BOX.fullmatch(one.name)]
+        self._has_boxes = len(boxes) > 1 or any(len(one.name) > 1 for one in boxes)  # y alone is no place in an image
 
     @property
     def _free(self) -> list[Column]:
         """The columns without a role that have a filled cell."""
         return [self._columns[head] for head in without_role(self._sheet, self._own) if self._columns[head].words]
+
+    def _texts(self, role: str) -> list[str]:
+        """The cells of the column with a role."""
+        return self._columns[getattr(self._own, role)].texts
 
     def _add(self, **roles: Any) -> None:
         self._own = self._own.model_copy(update=roles)
@@ -312,12 +301,7 @@ class Columns:
         """Return the settings with the roles of the columns. Raises DataError, Question."""
         if self._own.image is None:
             self._image()
-        images = self._columns[str(self._own.image)].texts
-        self._leave([column for column in self._free if column.texts == images or column.numbers_rows])
-        for one in self._free:
-            if self._is_folder(one) and len({*images}) < len({*zip(images, one.texts, strict=True)}):
-                text = f"columns {one.head} and {self._own.image} name a photograph together"
-                raise DataError(f"{self._sheet.path}: {text}: write both in one, such as {one.texts[0]}/{images[0]}")
+        self._leave([one for one in self._free if one.texts == self._texts("image") or one.numbers_rows])
         if self._own.split is None:
             named = [one for one in self._called(heads.SPLIT) if one.words & {*SPLIT_NAMES} or one.name == heads.SPLIT[0]]
             self._choose("split", named, [one for one in self._free if len(one.words) > 1 and one.words <= {*SPLIT_NAMES}])
@@ -327,11 +311,9 @@ class Columns:
             if getattr(self._own, key) is None and (key == "group" or self._own.labels):
                 named = [one for one in self._columns.values() if one.name == key and one.head not in (self._own.ignore or ())]
                 self._choose(key, named[:1])
-        self._leave([one for one in self._free if not one.is_binary and heads.USUAL.fullmatch(one.name)])
+        self._leave([one for one in self._free if not one.is_binary and self._is_usual(one)])
         self._ask_of_others()
-        if self._own.value is not None and self._own.rows is None:
-            self._add(rows="label")
-        return self._own
+        return self._own if self._own.rows or self._own.value is None else self._own.model_copy(update={"rows": "label"})
 
     def _called(self, names: Sequence[str]) -> list[Column]:
         """The columns with one of these heads, in their order."""
@@ -375,7 +357,7 @@ class Columns:
                 way = "write labels in one column with `;` between, or 1 and 0 in a column for each class"
                 text = f"columns {one}, {other} hold the same words: {way}; or name it: init-data --labels"
                 raise DataError(f"{self._sheet.path}: {text}")
-        in_folders = any("/" in text for text in self._columns[str(self._own.image)].texts)
+        in_folders = any("/" in text for text in self._texts("image"))
         way = f"; or are folders the labels? init-data --ignore {typed(f'*{self._sheet.path.name}')}" if in_folders else ""
         self._choose("labels", named, words if len(classes) < SEVERAL else (), way)
         if self._own.labels is not None:
@@ -394,27 +376,35 @@ class Columns:
 
     def _is_folder(self, column: Column) -> bool:
         """Whether each cell is the folder of the row's photograph, or the end of that folder's path."""
-        rows = zip(self._columns[str(self._own.image)].texts, column.texts, strict=True)
+        rows = zip(self._texts("image"), column.texts, strict=True)
         folders = [(text.replace("\\", "/").strip("/.").casefold(), _last(image)) for image, text in rows]
-        return all(f"{folder}/{image}" in self._finder.tails for folder, image in folders if folder)
+        return all(f"{folder}/{image}" in self._tails for folder, image in folders if folder)
 
-    def _tells_labels_apart(self, column: Column) -> bool:
-        """Whether the column has one value for each label of an image, differs between labels, and does not just number them."""
-        images, names = (self._columns[str(head)].texts for head in (self._own.image, self._own.labels))
+    def _is_usual(self, column: Column) -> bool:
+        """Whether a program always exports such a column."""
+        return heads.USUAL.fullmatch(column.name) is not None and (self._has_boxes or not heads.VALUE.fullmatch(column.name))
+
+    def _may_be_value(self, column: Column) -> bool:
+        """Whether the column may say of a row's label that it is there or not.
+
+        Its head says so, or it has one value for each label of an image, differs between labels, and does not just number them.
+        """
+        if self._own.labels is None or self._own.rows == "image":
+            return False
+        if heads.VALUE.fullmatch(column.name) and not self._is_usual(column):
+            return "" in column.texts or not column.words <= {*YES}
+        images, names = self._texts("image"), self._texts("labels")
         keys = (images, column.texts), (images, names), (images, names, column.texts)
-        values, labels, cells = ({*zip(*key, strict=True)} for key in keys)
-        return len({*images}) < len(values) < len(cells) == len(labels)
+        values, labels, cells = (len({*zip(*key, strict=True)}) for key in keys)
+        return not self._has_boxes and len({*images}) < values < cells == labels
 
     def _ask_of_others(self) -> None:
         """Ask about the columns without a role."""
-        images = len(self._columns[str(self._own.image)].words)
+        images = len({*self._texts("image")})
         free = sorted(self._free, key=lambda one: -len(one.words))  # the smallest groups first: they are the easiest to split
-        usual = [one for one in free if heads.VALUE.fullmatch(one.name) and (one.words - {*YES} or "" in one.texts)]
-        apart = usual if any(heads.BOX.fullmatch(one.name) for one in self._columns.values()) else free
-        apart = [one for one in apart if one in usual or (self._own.labels and self._tells_labels_apart(one))]
-        if self._own.labels is None or self._own.rows == "image":
-            apart = []
-        values = [one for one in apart if one.is_binary and (one in usual or one.words <= MARKS)]
+        of_label = [one for one in free if self._may_be_value(one)]
+        usual = [one for one in of_label if heads.VALUE.fullmatch(one.name)]
+        values = [one for one in of_label if one.is_binary and (one in usual or one.words <= MARKS)]
         groups = [one for one in free if heads.GROUP.fullmatch(one.name)]
         likely = {
             "open": [one for one in free if one.is_binary and one.name in SPLIT_WORDS["unlabeled"]],
@@ -424,7 +414,8 @@ class Columns:
         roles = {role: columns[0] for role, columns in likely.items() if columns and getattr(self._own, role) is None}
         texts = [ROLES[role].format(" or ".join(map(str, likely[role]))) for role in roles]
         unassigned = [one for one in self._free if one not in roles.values()]
-        if unclear := [one for one in apart if one in unassigned and (one.is_binary or len(one.words) == 2 or one in usual)]:
+        unclear = [one for one in of_label if one in unassigned and (one.is_binary or len(one.words) == 2 or one in usual)]
+        if unclear:
             text = f"does {unclear[0]} say whether a row's label is there? Then write 1 and 0 there"
             way = f"if each row's label is there: --ignore {typed(unclear[0].head)}"
             raise DataError(f"{self._sheet.path}: {text}; {way}")

@@ -1,6 +1,5 @@
 """Annotations in XML: Pascal VOC (a file for each image) and CVAT for images (one file)."""
 
-from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path, PureWindowsPath
 from xml.etree import ElementTree
@@ -20,13 +19,12 @@ def read_voc(root: Path, own: Own) -> Listing:
     names = [name for name in list_others(root) if name.lower().endswith(".xml") and not is_ignored(name, own.ignore)]
     trees = {path: tree for path in map(root.joinpath, names) if (tree := parse(path)).tag == "annotation"}
     lists, rows = _image_sets(root, {path.stem for path in trees}, own.ignore), []
-    counts = Counter(Path(name).name for name in list_images(root, required=False))
-    photographs = {Path(name).stem for name in counts}
+    photographs = {Path(name).stem for name in list_images(root, required=False)}
     for path, tree in trees.items():
         name = tree.findtext("filename", "")
         name = name if name.strip() else path.with_suffix(".jpg").name
         windows = PureWindowsPath(name)  # it also splits at slashes
-        if windows.root and counts[windows.name] == 1 and not Path(name).is_file():  # a folder of another machine
+        if windows.root and not Path(name).is_file():  # a folder of another machine
             name = windows.name
         stem = Path(name.replace("\\", "/")).stem
         if stem != path.stem and photographs >= {stem, path.stem}:
@@ -34,7 +32,7 @@ def read_voc(root: Path, own: Own) -> Listing:
         beside = root.joinpath(*("JPEGImages" if part == "Annotations" else part for part in path.parent.relative_to(root).parts))
         folders = (beside, path.parent, root / "JPEGImages", path.parent.parent / "JPEGImages")
         objects = [node for node in tree.iter("object") if node.findtext("deleted", "").strip() not in YES]  # of LabelMe
-        labels = _named(((node.findtext("name") or "").strip() for node in objects), path)
+        labels = frozenset((node.findtext("name") or "").strip() for node in objects)
         rows.append(Row(name, labels, lists.get(path.stem), empty=not labels, where=str(path), folders=folders))
     unlisted = sum(path.stem not in lists for path in trees) if lists else 0
     if unlisted == len(trees):
@@ -55,20 +53,11 @@ def read_cvat(root: Path, own: Own) -> Listing:
                 names += names_of(child.get("label", "").strip(), values, own.attributes, path, tag=child.tag == "tag")
             subsets.add(subset := node.get("subset", "").lower())
             split, folders = SPLIT_NAMES.get(subset), (path.parent / "images", path.parent, root / "images")
-            name, labels = node.get("name", ""), _named(names, path)
-            rows.append(Row(name, labels, split, empty=not len(node), where=str(path), folders=folders))
+            rows.append(Row(node.get("name", ""), frozenset(names), split, empty=not len(node), where=str(path), folders=folders))
     unknown = sorted(subsets - {*SPLIT_NAMES, "", "default"})
     if unknown and subsets & {*SPLIT_NAMES}:
         raise DataError(f"{root}: subset: found {unknown[0]!r}, allowed are train, val, test, unlabeled")
     return Listing(rows, {"annotations": own.files})
-
-
-def _named(names: Iterable[str], path: Path) -> frozenset[str]:
-    """The labels of an image. Raises DataError if an object or a tag has no name, since it may be any class."""
-    labels = frozenset(names)
-    if "" in labels:
-        raise DataError(f"{path}: an object or a tag has no name; write its class, or take it out")
-    return labels
 
 
 def names_of(label: str, values: dict[str, str], attributes: str, path: Path, tag: bool = False) -> list[str]:
@@ -104,7 +93,7 @@ def _image_sets(base: Path, annotated: set[str], ignore: Iterable[str] | None) -
     names = (path.relative_to(base).as_posix() for path in base.rglob("ImageSets/Main/*") if path.suffix.lower() == ".txt")
     files = [base / name for name in names if not is_ignored(name, ignore)]
     for path in sorted(files, key=lambda path: (path.stem.lower() == "trainval", path)):  # trainval repeats the names of val
-        name, lines = path.stem.lower(), {*map(str.strip, decode(path).splitlines())} - {""}
+        name, lines = path.stem.lower(), {*map(str.strip, decode(path, path.read_bytes()).splitlines())} - {""}
         if name not in SPLIT_NAMES:
             others[path] = lines & annotated
             continue

@@ -143,7 +143,8 @@ def _one_each(root: Path, listing: Listing, own: Own) -> tuple[list[Row], list[P
         # If rows of one file differ, and one row spells the file's name otherwise, that row may mean another file.
         odd = [one.image for one, file in pairs if not file.as_posix().endswith(_normal(one.image))]
         differ = odd and len({(one.labels, one.absent, one.split, one.group) for one, _ in pairs}) > 1
-        if odd and odd[0] not in finder.elsewhere and not file.with_suffix("").as_posix().endswith(_normal(odd[0])):
+        named = not have_endings and file.with_suffix("").as_posix().endswith(_normal(odd[0])) if odd else True
+        if not named and odd[0] not in finder.elsewhere:
             spelled += [f"{odd[0]!r} is {relative_id(file, root)!r}"] * file.is_file()
         for other, _ in pairs[1:]:
             if differ and other.image != first.image:

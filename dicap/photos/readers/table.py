@@ -4,7 +4,7 @@ from pathlib import Path
 
 from dicap.errors import DataError
 from dicap.files.checksum import sha256
-from dicap.photos.readers.listing import Listing, Row, has_control, split_in, split_of
+from dicap.photos.readers.listing import Listing, Row, split_in, split_of
 from dicap.photos.readers.names import says_nothing
 from dicap.photos.readers.question import Question, typed
 from dicap.photos.readers.sheet import MARKS, NO, NONE, OTHERS, YES, Names, Sheet, read_names, read_sheet
@@ -78,8 +78,8 @@ def rows_of(sheet: Sheet, own: Own, root: Path) -> list[Row]:
     is_open = [""] * len(groups) if own.open is None else marks(sheet, own.open)
     for i, (image, (names, gone), where) in enumerate(zip(sheet.raw(own.image), said, sheet.cells.index, strict=True)):
         split = "unlabeled" if is_open[i] == "1" else split_of(splits[i], where)
-        if not image.strip() or has_control(image.strip()):
-            raise sheet.error(i, f"column image: found {image.strip()!r}; name a file, in several tables under the same head")
+        if not image.strip():
+            raise sheet.error(i, f"column image: found {image!r}; name a file, in several tables under the same head")
         if groups[i] == NONE or says_nothing(groups[i], named):
             text = f"group: {groups[i]!r} would make one group of all rows that have it"
             raise sheet.error(i, f"{text}; leave the cell empty if the group is not known, or write another name")

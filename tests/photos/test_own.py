@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from data.raw import shared
 from dicap.data.convert import convert
 from dicap.data.sources.base import Rejected
+from dicap.errors import DataError
 from dicap.photos.readers import read as own
 from dicap.photos.survey import survey
 from dicap.settings import Own
@@ -52,6 +53,11 @@ def test_the_documented_table_reads_alike_with_and_without_init_data(root):
     labelled = [item for item in raw.items if item.labels is not None]
     for said in (reading, Own(test_share=0.3), reading.model_copy(update={"files": None})):
         assert [item for item in own.read(root, said).items if item.labels is not None] == labelled
+    text = (root / "labels.csv").read_text()
+    (root / "labels.csv").write_text(text.replace("image", "filename", 1))
+    assert own.look(root, Own(test_share=0.3))[2].items == raw.items
+    with pytest.raises(DataError, match=r"column filename has no role; run `dicap-stage init-data`"):
+        own.read(root, Own(test_share=0.3))
 
 
 def test_the_images_of_a_second_folder_are_unlabelled_and_counted_once(root, tmp_path):

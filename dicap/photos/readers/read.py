@@ -196,7 +196,8 @@ def as_listed(root: Path, own: Own, looking: bool) -> RawSet:
         if not (root / name).is_file():
             raise DataError(f"{root / name}: no such file of labels; look at what is there: dicap-stage init-data {root}")
     if own.format is None:  # `init-data` was not run
-        own = understand(root, own)[1]
+        heads = read_sheet(*(root / name for name in own.files or ())).header
+        own = own.model_copy(update={"format": "table"} | {head: head for head in heads if head in table.DOCUMENTED_HEADS})
     listing = with_words(READERS[str(own.format)](root, own), own, looking)
     return to_raw(root, replace(listing, source=listing.source | {"format": own.format}), own, looking)
 

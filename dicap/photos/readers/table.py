@@ -10,7 +10,7 @@ from dicap.photos.readers.question import Question, typed
 from dicap.photos.readers.sheet import MARKS, NO, NONE, OTHERS, YES, Names, Sheet, read_names, read_sheet
 from dicap.settings import Own
 
-DOCUMENTED = "labels.csv"  # what is read without `init-data`
+DOCUMENTED, DOCUMENTED_HEADS = "labels.csv", ("image", "labels", "split", "absent", "group")  # what is read without `init-data`
 SINGLE = ("image", "labels", "split", "group", "value", "absent", "open")  # roles of one column each
 
 

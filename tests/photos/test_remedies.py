@@ -368,28 +368,6 @@ def test_a_table_of_something_else_beside_folders_of_labels_is_left_out(tmp_path
     assert asked(tmp_path, **said)[0].classes == CATDOG
 
 
-@pytest.mark.parametrize("top", ["", "survey/"])
-@pytest.mark.parametrize("heads", ["RelativePath File", "folder file", "Path FileName"])
-def test_a_folder_and_a_name_in_two_columns_are_written_in_one(tmp_path, heads, top):
-    rows = [[f"Site{i % 2}", f"{i // 2}.png", label] for i, (_, label) in enumerate(LISTED)]
-    pictures(tmp_path, [f"{top}{folder}/{name}" for folder, name, _ in rows])
-    write(tmp_path, [[*heads.split(), "label"], *rows], "data.csv")
-    refused(tmp_path, r"could be .*Site0/0\.png or .*Site1/0\.png; write its folder")
-    write(tmp_path, [["file", "label"], *([f"{folder}/{name}", label] for folder, name, label in rows)], "data.csv")
-    assert [*labels_of(looked_at(tmp_path)).values()] == [*MEANT.values()]
-
-
-def test_a_table_that_speaks_of_photographs_by_the_ids_of_another_is_not_left_out_unasked(tmp_path):
-    pictures(tmp_path, NAMES)
-    write(tmp_path, [["mediaID", "deploymentID", "filePath"], *([f"m{n}", "d1", n] for n in NAMES)], "media.csv")
-    rows = [[f"o{n}", f"m{n}", "d1", label] for n, label in LISTED]
-    write(tmp_path, [["observationID", "mediaID", "deploymentID", "scientificName"], *rows], "observations.csv")
-    write(tmp_path, [["deploymentID", "locationID"], ["d1", "l1"]], "deployments.csv")
-    refused(tmp_path, r"not read: \.csv \(2, the first deployments\.csv\).*column labels is missing")
-    write(tmp_path, [["image", "labels"], *LISTED])
-    assert labels_of(asked(tmp_path)[0]) == MEANT
-
-
 @pytest.mark.parametrize("file", ["labels.csv", "a.csv"])
 def test_a_table_that_names_no_photograph_is_left_out(tmp_path, file):
     listed(tmp_path, [["id", "label"], *([f"{name[:-4]}", label] for name, label in LISTED)], "train data.csv")

@@ -8,8 +8,8 @@ from PIL import Image
 SIDE = 12  # of a thumbnail, in pixels
 ALIKE = 0.98  # correlation; of two photographs of Corel5k at most 0.97
 CONTRAST = 100.0  # length of a thumbnail without its mean colour, below which it shows too little to compare: it stays shorter
-FEW = 3  # of a class of fewer images nothing is said
-SAMPLE = 40  # images of a class that are compared with all others
+FEW = 3  # of a folder of fewer images nothing is said
+SAMPLE = 40  # images of a folder that are compared with all others
 ALMOST_ALL = 0.9
 
 
@@ -34,25 +34,27 @@ def note_of_lookalikes(ids: list[str], splits: list[str], thumbnails: np.ndarray
     return [f"{text}: {len(pairs)} (the first: {pairs[0]}); leave them out (--ignore), or write a column group"] if pairs else []
 
 
-def classes_of_copies(labels: Sequence[Collection[int]], thumbnails: np.ndarray) -> dict[int, set[int]]:
-    """Classes almost all of whose images look like images of other classes and not like one another, as resized copies do.
+def folders_of_copies(folders: Sequence[Collection[str]], thumbnails: np.ndarray) -> dict[str, set[str]]:
+    """Folders almost all of whose images look like images of other folders and not like one another, as resized copies do.
 
-    (N,) labels of each image and thumbnails (N, SIDE, SIDE, 3). Returns these others by class. Each of them looks like no third
-    class: pictures of a camera at rest all look alike.
+    The folders around each image (N), and thumbnails (N, SIDE, SIDE, 3). Returns these others by folder. Each of them looks like
+    no third folder: pictures of a camera at rest all look alike.
     """
-    flat = thumbnails.reshape(len(labels), 3 * SIDE**2)
-    seen: dict[int, list[set[int]]] = {}  # by class, the classes of what each image of a sample looks like
-    for c in sorted({c for own in labels for c in own}):
-        rows = [i for i, own in enumerate(labels) if c in own]
+    flat = thumbnails.reshape(len(folders), 3 * SIDE**2)
+    seen: dict[str, list[set[str]]] = {}  # by folder, the folders of what each image of a sample looks like
+    beside: dict[str, set[str]] = {}
+    for name in sorted(set().union(*folders)):
+        rows = [i for i, around in enumerate(folders) if name in around]
+        beside[name] = set().union(*(folders[i] for i in rows))
         rows = rows[:: -(-len(rows) // SAMPLE)]
         alike = flat[rows] @ flat.T > ALIKE  # (R, N)
-        seen[c] = [
-            {d for j in np.flatnonzero(row).tolist() if j != i for d in labels[j]} for i, row in zip(rows, alike, strict=True)
+        seen[name] = [
+            set().union(*(folders[j] for j in np.flatnonzero(row) if j != i)) for i, row in zip(rows, alike, strict=True)
         ]
     found = {}
-    for c, classes in seen.items():
-        if len(classes) >= FEW and np.mean([bool(others) and c not in others for others in classes]) >= ALMOST_ALL:
-            of_third = [bool(others - {c, d}) for d, of_class in seen.items() if d != c for others in of_class]
-            if sum(of_third) <= (1 - ALMOST_ALL) * len(of_third):
-                found[c] = set().union(*classes)
+    for name, images in seen.items():
+        if len(images) >= FEW and np.mean([bool(others) and name not in others for others in images]) >= ALMOST_ALL:
+            third = [bool(others - {name} - beside[one]) for one in seen if one != name for others in seen[one]]
+            if sum(third) <= (1 - ALMOST_ALL) * len(third):
+                found[name] = set().union(*images)
     return found

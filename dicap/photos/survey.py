@@ -8,10 +8,11 @@ from unicodedata import normalize
 
 import numpy as np
 
-from dicap.data.lookalikes import classes_of_copies, note_of_lookalikes, thumbnail
+from dicap.data.lookalikes import folders_of_copies, note_of_lookalikes, thumbnail
 from dicap.data.sources.base import Item, RawSet, Rejected, unknown_entries
 from dicap.errors import first_of
 from dicap.machine.progress import progress
+from dicap.photos.readers.heads import SPLIT_NAMES
 from dicap.photos.readers.question import Question
 from dicap.photos.readers.read import TEST_SHARE, look, with_unlabelled
 from dicap.settings import Own
@@ -75,8 +76,8 @@ def survey(place: Path, options: Own) -> tuple[Survey, Own]:
         except Rejected as reason:
             (missing if str(reason) == MISSING else unreadable).append((raw.items[i].path, str(reason)))
     read, pictures = [raw.items[i] for i in thumbnails], np.array([*thumbnails.values()])
-    if reading.format == "folders" and reading.derived == "auto":
-        _ask_of_copies(root, raw, classes_of_copies([item.labels or () for item in read], pictures), options)
+    if reading.derived == "auto" and read:
+        _ask_of_copies(root, raw, folders_of_copies([_folders(item) for item in read], pictures), options)
     raw.notes.extend(note_of_lookalikes([one.id for one in read], [one.split for one in read], pictures))
     counts = {split: sum(item.split == split for item in raw.items) for split in ("train", "test", "unlabeled")}
     seen = {split: Counter(c for item in raw.items if item.split == split for c in item.labels or ()) for split in counts}
@@ -94,17 +95,22 @@ def survey(place: Path, options: Own) -> tuple[Survey, Own]:
     return overview, reading.model_copy(update={"names": raw.classes})
 
 
-def _ask_of_copies(root: Path, raw: RawSet, copies: dict[int, set[int]], options: Own) -> None:
-    """Raise Question if a folder looks like several others (`classes_of_copies`), or like one other and has smaller files."""
-    paths = {c: [item.path for item in raw.items if c in (item.labels or ())] for c in {*copies}.union(*copies.values())}
-    sizes = {c: sum((root / path).stat().st_size for path in of_class) / len(of_class) for c, of_class in paths.items()}
-    for c in sorted([c for c, others in copies.items() if len(others) > 1] or sizes, key=sizes.__getitem__):
-        name = next(part for part in Path(paths[c][0]).parts if normalize("NFC", part).strip() == raw.classes[c])
-        ignore = name if all(Path(path).parts[0] == name for path in paths[c]) else f"*/{name}/*"
+def _folders(item: Item) -> set[str]:
+    """The folders around an image, without those of splits."""
+    return {part for part in Path(item.path).parts[:-1] if part.casefold() not in SPLIT_NAMES}
+
+
+def _ask_of_copies(root: Path, raw: RawSet, copies: dict[str, set[str]], options: Own) -> None:
+    """Raise Question if a folder looks like several others (`folders_of_copies`), or like one other and has smaller files."""
+    items = {name: [item for item in raw.items if name in _folders(item)] for name in {*copies}.union(*copies.values())}
+    sizes = {name: sum((root / one.path).stat().st_size for one in within) / len(within) for name, within in items.items()}
+    for name in sorted([name for name in copies if len(copies[name]) > 1] or items, key=lambda name: (sizes[name], name))[:1]:
+        ignore = name if all(Path(item.path).parts[0] == name for item in items[name]) else f"*/{name}/*"
         ways = "--ignore leaves them out, --derived photographs reads them as photographs of their own"
         text = f"{root}: almost all pictures in {name} look like others: are they copies or thumbnails? {ways}"
         said = options.model_dump(exclude_defaults=True, exclude={"added"})
-        raise Question(text, said, **({"ignore": [ignore]} if len(raw.classes) > 2 else {"derived": "photographs"}))
+        left = {c for item in raw.items if name not in _folders(item) for c in item.labels or ()}
+        raise Question(text, said, **({"ignore": [ignore]} if len(left) > 1 else {"derived": "photographs"}))
 
 
 def _understood(raw: RawSet, counts: dict[str, int], reading: Own) -> Iterator[tuple[str, str]]:

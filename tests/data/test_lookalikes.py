@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from PIL import Image, ImageEnhance
 
 from dicap.data.convert import convert
-from dicap.data.lookalikes import classes_of_copies, note_of_lookalikes, thumbnail
+from dicap.data.lookalikes import folders_of_copies, note_of_lookalikes, thumbnail
 from dicap.photos.readers.question import Question
 from dicap.photos.readers.read import read
 from dicap.photos.survey import survey
@@ -40,30 +40,41 @@ def test_any_copy_looks_like_its_photograph_and_no_other_does(ways, seed):
 @given(
     st.lists(st.integers(0, 2), min_size=12, max_size=30),
     st.sampled_from([*WAYS][1:]),
-    st.sets(st.integers(0, 2)),
+    st.sets(st.sampled_from("012")),
     st.integers(0, 9),
 )
 def test_a_class_made_of_others_is_found_and_no_class_of_a_camera_at_rest(classes, way, made_of, seed):
-    labels = [(0,), (1,), (2,), *((c,) for c in classes)]
+    labels = ["0", "1", "2", *map(str, classes)]
     photographs = [scene(100 * seed + i) for i in range(len(labels))]
-    copies = [WAYS[way](image) for image, (c,) in zip(photographs, labels, strict=True) if c in made_of]
+    copies = [WAYS[way](image) for image, c in zip(photographs, labels, strict=True) if c in made_of]
     thumbnails = np.stack([*map(thumbnail, [*photographs, *copies])])
-    found = classes_of_copies([*labels, *[(3,)] * len(copies)], thumbnails)
-    assert found.get(3) == (made_of if len(copies) > 2 else None)
-    assert {*found} <= {3, *made_of}
+    found = folders_of_copies([*labels, *"3" * len(copies)], thumbnails)
+    assert found.get("3") == (made_of if len(copies) > 2 else None)
+    assert {*found} <= {"3", *made_of}
     moments = np.stack([thumbnail(image) for image in photographs[:1] * len(labels)])
-    assert not classes_of_copies(labels, moments)
+    assert not folders_of_copies(labels, moments)
 
 
-def test_a_folder_of_resized_copies_by_other_names_is_asked_about(tmp_path):
+@pytest.mark.parametrize("form", ["folders", "last", "table"])
+def test_a_folder_of_resized_copies_by_other_names_is_asked_about(tmp_path, form):
+    """Beside folders of labels, with the same folders in it, and unlabelled beside photographs of a table."""
+    small, labels = tmp_path / "small", ["image,labels"]
     for i in range(10):
-        for folder, size in (("cat", "dog")[i % 2], (96, 72)), ("small", (48, 36)):
-            (tmp_path / folder).mkdir(exist_ok=True)
-            scene(i).resize(size).save(tmp_path / folder / f"{folder}{i}.png")
+        pet = ("cat", "dog")[i % 2]
+        labels.append(f"{pet}/{pet}{i}.png,{pet}")
+        for folder, size in (tmp_path / pet, (96, 72)), (small / pet if form == "last" else small, (48, 36)):
+            folder.mkdir(parents=True, exist_ok=True)
+            scene(i).resize(size).save(folder / f"{folder.name if size[0] > 48 else ''}{i}.png")
+    if form == "table":
+        (tmp_path / "labels.csv").write_text("\n".join(labels))
+    own = Own.model_validate(
+        {"label_folder": "last"} if form == "last" else {"unlabeled_root": str(tmp_path)} if form == "table" else {}
+    )
     with pytest.raises(Question, match=r"almost all pictures in small look like others.*--derived photographs") as asked:
-        survey(tmp_path, Own())
-    for options, names in (asked.value.options, ["cat", "dog"]), ({"derived": "photographs"}, ["cat", "dog", "small"]):
-        assert survey(tmp_path, Own.model_validate(options))[1].names == names
+        survey(tmp_path, own)
+    for options, count in (asked.value.options, 10), ({"derived": "photographs"}, 20):
+        overview, reading = survey(tmp_path, own.model_copy(update=options))
+        assert sum(overview.counts.values()) == count and {*reading.names} - {"small"} == {"cat", "dog"}
 
 
 def test_init_data_and_convert_say_it(tmp_path):

@@ -18,6 +18,7 @@ LABEL += ("class_name", "label_name")
 SPLIT = ("split", "set", "subset", "partition", "data_split", "phase")
 VALUE = re.compile(r"(is_)?(confidence|value|present|presence|positive|verified|truth|score|answer)|y")
 GROUP = re.compile(r".*(patient|subject|person|scene|session|burst|seq|video|series|study|group|source|site|case|animal).*|.+_id")
+MAY_SHOW = re.compile(r"animals?|subjects?")  # heads of groups that may be heads of labels, unless the cells hold numbers
 BOX = re.compile(r"[xywh]|[xy]_?(min|max|[12])|bbox|boxes|polygon|segmentation")
 # Columns that well-known programs always export: ids, sizes, places in the image, paths.
 USUAL = re.compile(
@@ -26,7 +27,7 @@ USUAL = re.compile(
 )
 # Columns of 0 and 1 that describe the row, not the photograph.
 OF_ROWS = re.compile(
-    r"(is|has|was|in|use|to)_.+|(k_?)?fold_?\d*|cv|flag(ged)?|label(s|led)?|annotated|(re)?checked|reviewed|verified|validated|done"
+    r"(is|has|was|in|use|to)_.+|(k_?)?fold_?\d*|cv|flag(ged)?|label(s|led)?|annotat(ed|ors?)|(re)?checked|reviewed|verified|validated|done"
     r"|(in)?valid|train(ing)?|test(ing)?|val|validation|hold_?out|public|private|augmented|duplicate[ds]?|copy|used?|keep|skip(ped)?"
     r"|exclude[ds]?|include[ds]?|missing|error|rating|grade|adult|seen|quality|difficult|truncated|active|confidence|score|weight"
     rf"|class|classes|tags?|(sub|data_?)?set|partition|phase|(data_?)?split|mode|usage|unlabell?ed|{USUAL.pattern}"

@@ -27,7 +27,7 @@ IN_CELLS = {  # what people write beside a name or instead of a name
     re.compile(  # `cat:0.9`, `cat (2)`, `2x cat`
         r"([:=@/(\[|\s_-]\s*(0?[.,]\d+|1[.,]0+|\d+([.,]\d+)?\s*%)|[:=@(\[]\s*\d+)\s*[)\]]?$|^\d+\s*[x×*]\s"
     ): "a class and its score or count",
-    re.compile(r"^['\"\[{]|['\"\]}]$|^\(.*\)$"): "a name in quotes or brackets",
+    re.compile(r"^['\"`«»“-‟‘-‛‹›「-』\[{]|['\"`«»“-‟‘-‛‹›「-』\]}]$|^\(.*\)$"): "a name in quotes or brackets",
 }
 DOUBTED = re.compile(  # `no cat`, `2 cat`, `cat?`, `maybe cat`, `cat (maybe)`
     r"(?:[!~¬?-]|(?:no|not|non|without|kein|keine|maybe|perhaps|probably|possibl[ey])[ _-]|\d+ (?=[^\W\d]))\s*(.+)"
@@ -103,7 +103,7 @@ def ask_of_names(
         shown = first_of([typed(first), *map(typed, sorted(more))], 3)
         text = f"{places[first]}: labels: is {shown} a class, or {doubts[first]}?"
         if doubts[first] in IN_CELLS.values():
-            way = f"it is a class: init-data --names {typed(listed(sorted(doubts)))}"
+            way = f"it is a class (--names {typed(listed(sorted(doubts)))})"
             raise DataError(f"{text} Write names alone, with `;` between several; or {way}")
         raise Question(f"{text} Correct it, or name it as a class", names=sorted(doubts))
     if typed_in and others and all(map(CODED.fullmatch, names)):
@@ -134,7 +134,7 @@ def ask_of_names(
     sure, is_sign, _ = ranks.get((name, mark), (0, False, 0))
     shown = name if len(name) <= 60 else f"{name[:57]}..."
     if sure == 2 and not free:
-        way = f"write `;` everywhere, or name it: init-data --names {typed(listed([name]))}"
+        way = f"write `;` everywhere, or name it (--names {typed(listed([name]))})"
         raise DataError(f"{places[name]}: labels: {shown!r} holds names separated by another mark; {way}")
     if sure and free:
         ways = f"--separator {typed(mark)} reads several, --separator ';' one"

@@ -255,6 +255,9 @@ class Column:
         is_odd = len(marks) < len(filled) and (self.name in heads.LABEL or 2 * len(clear) < len(filled))
         self.is_binary = bool(marks) and not is_odd
 
+        is_word = heads.MAY_SHOW.fullmatch(self.name) is not None and not re.search(r"\d", "".join(texts))
+        self.is_of_group = heads.GROUP.fullmatch(self.name) is not None and not is_word
+
     def __str__(self) -> str:
         shown = dict.fromkeys(text if len(text) <= 24 else f"{text[:21]}..." for text in self.texts)
         return f"{self.head} ({first_of([text or 'blanks' for text in shown], 4)})"
@@ -348,7 +351,7 @@ class Columns:
         texts = [one for one in self._free if not one.is_binary and not one.names_images]
         classes = [one.head for one in binary if not self._is_of_rows(one, [other.head for other in binary])]
         named = [one for one in self._called(heads.LABEL) if one in texts]
-        words = [one for one in texts if one.may_be_labels and not heads.GROUP.fullmatch(one.name)]
+        words = [one for one in texts if one.may_be_labels and not one.is_of_group]
         words = [one for one in words if not self._is_folder(one)] or ([] if classes else words)
         words.sort(key=lambda one: ";" not in "".join(one.texts))
         others = [one for one in texts if one.is_text and (one.is_headless or (not named and not self._is_folder(one)))]
@@ -358,7 +361,7 @@ class Columns:
                 text = f"columns {one}, {other} hold the same words: {way}; or name it: init-data --labels"
                 raise DataError(f"{self._sheet.path}: {text}")
         in_folders = any("/" in text for text in self._texts("image"))
-        way = f"; or are folders the labels? init-data --ignore {typed(f'*{self._sheet.path.name}')}" if in_folders else ""
+        way = f"; or are folders the labels (--ignore {typed(f'*{self._sheet.path.name}')})?" if in_folders else ""
         self._choose("labels", named, words if len(classes) < SEVERAL else (), way)
         if self._own.labels is not None:
             return

@@ -48,9 +48,8 @@ def folders_of_copies(folders: Sequence[Collection[str]], thumbnails: np.ndarray
         beside[name] = set().union(*(folders[i] for i in rows))
         rows = rows[:: -(-len(rows) // SAMPLE)]
         alike = flat[rows] @ flat.T > ALIKE  # (R, N)
-        seen[name] = [
-            set().union(*(folders[j] for j in np.flatnonzero(row) if j != i)) for i, row in zip(rows, alike, strict=True)
-        ]
+        alike[np.arange(len(rows)), rows] = False  # of itself
+        seen[name] = [set().union(*(folders[j] for j in np.flatnonzero(row).tolist())) for row in alike]
     found = {}
     for name, images in seen.items():
         if len(images) >= FEW and np.mean([bool(others) and name not in others for others in images]) >= ALMOST_ALL:

@@ -53,7 +53,9 @@ def export(model: SavedModel, out: Path) -> float:
             write_onnx(scorer, images[:2], temporary, ("images", "scores"), {"dicap": json.dumps(facts)})
         except Exception as error:  # the exporter raises many kinds of exceptions
             raise DataError(f"{out}: this network cannot be exported ({first_line(error)})") from None
-        worst = _difference(scorer, _reader(temporary), images)
+        run, parts = _reader(temporary), [images[-size:] for size in BATCHES]
+        with torch.inference_mode():
+            worst = float(np.max([np.abs(run(part.numpy()) - scorer(part).numpy()).max() for part in parts]))  # NaN where one is
         if not worst <= TOLERANCE:
             raise DataError(f"{out}: the exported scores differ by up to {worst:.2g} from the original's, so nothing was written")
     with replacing_own(described) as temporary:
@@ -109,9 +111,3 @@ def _reader(path: Path) -> Any:
 
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     return lambda images: session.run(["scores"], {"images": images})[0]
-
-
-def _difference(scorer: Scorer, run: Any, images: Tensor) -> float:
-    parts = [images[-size:] for size in BATCHES]
-    with torch.inference_mode():
-        return float(np.max([np.abs(run(part.numpy()) - scorer(part).numpy()).max() for part in parts]))  # NaN where one is

@@ -51,7 +51,8 @@ def warnings(s: Settings, origins: dict[str, str]) -> Iterator[str]:
     typed: dict[tuple[str, str], list[str]] = {}
     for key, reason in unread(s).items():
         origin, value = origins.get(key), _value(s, key)  # no origin if no file has a value
-        if origin and not origin.startswith(("configs/", *ORIGINS.values())) and value != _default(s, key):
+        section, _, name = key.rpartition(".")
+        if origin and not origin.startswith(("configs/", *ORIGINS.values())) and value != _fields(s, section)[name].default:
             typed.setdefault((origin, reason), []).append(f"{key} {value!r}")
     for (origin, reason), settings in typed.items():
         pronoun = "it" if len(settings) == 1 else "them"
@@ -157,11 +158,6 @@ def unread(s: Settings) -> dict[str, str]:
 
 def _value(s: Settings, key: str) -> Any:
     return reduce(getattr, key.split("."), s)
-
-
-def _default(s: Settings, key: str) -> Any:
-    section, _, name = key.rpartition(".")
-    return _fields(s, section)[name].default
 
 
 def _fields(s: Settings, section: str) -> dict[str, FieldInfo]:

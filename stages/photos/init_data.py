@@ -66,7 +66,7 @@ def command(folder: Path, unlabeled: Path | None, test_share: float | None, dry_
         overview, options = survey(folder.resolve(), options)
     except Question as question:  # the proposed command has all that was typed
         place = [str(folder), *["--dry-run"] * dry_run, *["--params", str(params)] * (params != PARAMS)]
-        question.args = (f"{question} {shlex.join(place)}",)
+        question.args = (question.proposing("init-data", *place),)
         raise
     ratio, why = overview.ratio
     settings = {

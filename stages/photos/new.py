@@ -51,16 +51,15 @@ def command(context: click.Context, project: Path, source: Path | None, options:
     try:
         _fill(project)
         if source is not None:
+            from dicap.photos.readers.question import Question
             from stages.photos.init_data import command as init_data
 
-            words = [str(source), "--params", str(project / "params.yaml")]
+            words = [str(source), *options, "--params", str(project / "params.yaml")]
             try:
-                with init_data.make_context("init-data", [*words, *options], parent=context) as own:
+                with init_data.make_context("init-data", words, parent=context) as own:
                     init_data.invoke(own)
-            except DataError as error:  # a question proposes this command with more options
-                here = shlex.join(["new", str(project), "--from", str(source)])
-                if (asked := str(error).removesuffix(f" {shlex.join(words)}")) != str(error):
-                    error.args = (asked.replace("read: init-data", f"read: {here}"),)
+            except Question as question:
+                question.args = (question.proposing(shlex.join(["new", str(project), "--from", str(source)])),)
                 raise
         _commit(project)
     except BaseException:
@@ -76,7 +75,13 @@ def command(context: click.Context, project: Path, source: Path | None, options:
 
 
 def _fill(project: Path) -> None:
-    """Write the files of a project and make it a repository of Git and DVC."""
+    """Write the files of a project and make it a repository of Git and DVC.
+
+    The stages of its pipeline depend on the version of the installed program instead of its code.
+    """
+    from ruamel.yaml import YAML
+
+    from dicap.provenance import PACKAGES
     from dicap.settings.resolve import TEMPLATE
 
     try:
@@ -87,29 +92,19 @@ def _fill(project: Path) -> None:
         (project / target).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(TEMPLATE / name, project / target)
     shutil.copytree(TEMPLATE / "configs", project / "configs")
-    _write_pipeline(project / "dvc.yaml")
+    yaml = YAML()
+    yaml.width = 4096
+    pipeline = yaml.load((TEMPLATE / "pipeline.yaml").read_text(encoding="utf-8"))
+    for stage in pipeline["stages"].values():
+        stage["deps"] = [dep for dep in stage["deps"] if not dep.startswith(PACKAGES)] + [str(REQUIREMENTS)]
+    with (project / "dvc.yaml").open("w", encoding="utf-8") as file:
+        yaml.dump(pipeline, file)
     (project / REQUIREMENTS).write_text(f"dicap=={__version__}\n", encoding="utf-8")
     git("init", "--quiet", folder=project)
     done = subprocess.run([sys.executable, "-m", "dvc", "init", "--quiet"], cwd=project, capture_output=True, text=True)
     if done.returncode:
         raise DataError(f"dvc init: {first_line(done.stderr)}")
     shutil.copyfile(TEMPLATE / "dvc_config", project / ".dvc" / "config")
-
-
-def _write_pipeline(path: Path) -> None:
-    """Write the pipeline; its stages depend on the version of the installed program instead of its code."""
-    from ruamel.yaml import YAML
-
-    from dicap.provenance import PACKAGES
-    from dicap.settings.resolve import TEMPLATE
-
-    yaml = YAML()
-    yaml.width = 4096
-    pipeline = yaml.load((TEMPLATE / "pipeline.yaml").read_text(encoding="utf-8"))
-    for stage in pipeline["stages"].values():
-        stage["deps"] = [dep for dep in stage["deps"] if not dep.startswith(PACKAGES)] + [str(REQUIREMENTS)]
-    with path.open("w", encoding="utf-8") as file:
-        yaml.dump(pipeline, file)
 
 
 def _refuse_place(project: Path, source: Path | None) -> None:

@@ -114,8 +114,3 @@ def test_a_telephones_photograph_says_which_package_it_needs(tmp_path, monkeypat
         (tmp_path / name).write_bytes(HEIC + name.encode())
     found, _ = survey(tmp_path, Own(format="folders"))
     assert len(found.unreadable) == 3 and any("pip install 'dicap[heic]'" in problem for problem in found.problems)
-
-
-def test_a_telephones_photograph_is_read_where_the_package_is(tmp_path):
-    pytest.importorskip("pi_heif", reason="the extra `heic` is not installed: pip install 'dicap[heic]'")
-    assert base._know_heic() and ".HEIC" in {ending.upper() for ending in Image.registered_extensions()}

@@ -10,7 +10,6 @@ import tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.raw import shared
 from dicap.data.convert import convert
 from dicap.data.sources.base import Rejected
 from dicap.errors import DataError
@@ -39,13 +38,6 @@ def root(tmp_path):
 
 def by_image(raw):
     return {image.split("/")[-1]: labels for image, labels in labels_of(raw).items()}
-
-
-def test_corel5k_reads_as_its_readme_says():
-    raw = looked_at(shared("corel5k"))
-    splits = [item.split for item in raw.items]
-    assert (splits.count("train"), splits.count("test"), len(raw.classes)) == (4500, 499, 65)
-    assert sum(item.labels == () for item in raw.items) == 118
 
 
 def test_the_documented_table_reads_alike_with_and_without_init_data(root):

@@ -193,7 +193,7 @@ REFUSED = {  # what is there, and the words of the one line
     ),
     "a table without labels beside folders": (
         lambda root: pictured(root, [["file_name", "width"], *([name, 10] for name in OF_FOLDERS)], "pets/meta.csv"),
-        "are folders the labels. init-data --ignore .*meta.csv",
+        "where folders are the labels, --ignore .*meta.csv",
     ),
     "test images alone": (
         table(["image", "labels", "split"], *([*row, "test"] for row in LISTED)),
@@ -332,7 +332,7 @@ def test_of_nested_folders_those_of_patients_and_dates_are_not_proposed_as_label
 @pytest.mark.parametrize("beside", ["", "cat;"])
 def test_a_single_cell_that_is_hardly_a_name_is_asked_about(tmp_path, odd, beside):
     listed(tmp_path, [["image", "labels"], *LISTED[1:], [NAMES[0], beside + odd]])
-    words = shlex.split(refused(tmp_path, f"is '?{re.escape(odd)}'? a class").rpartition("init-data ")[2])
+    words = shlex.split(refused(tmp_path, f"is '?{re.escape(odd)}'? a class").rpartition("it is a class (")[2][:-1])
     assert words[words.index("--names") + 1] == odd
     assert looked_at(tmp_path, names=[odd]).classes == sorted([*CATDOG, odd])
 

@@ -266,15 +266,10 @@ def _with_empty(rows: list[Row], empty: str, in_folders: bool) -> tuple[list[Row
 def check_names(where: object, classes: Iterable[str]) -> None:
     """Raise DataError for a class whose name the table of imported labels could not hold."""
     for name in classes:
-        if name in ("", "-", "*") or ";" in name or has_control(name):
+        if name in ("", "-", "*") or ";" in name or any(unicodedata.category(letter) in ("Cc", "Cs") for letter in name):
             text = "no name may be empty, `-` or `*`, or hold `;` or control characters"
             way = "rename it" if name else "write the class, or take the object, tag or answer out"
             raise DataError(f"{where}: class {name!r}: {text}; {way}")
-
-
-def has_control(text: str) -> bool:
-    """Whether a text holds a control character, such as the end of a line, or a byte that is not UTF-8."""
-    return any(unicodedata.category(letter) in ("Cc", "Cs") for letter in text)
 
 
 def read_json(path: Path) -> Any:

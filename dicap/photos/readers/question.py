@@ -24,7 +24,12 @@ class Question(DataError):
         self.text, self.options = text, {key: value for key, value in more.items() if value}
         options = joined(said or {}, self.options)
         words = [f"--{key.removesuffix('_root').replace('_', '-')} {typed(listed(value))}" for key, value in options.items()]
-        super().__init__(f"{text} -- as it would be read: init-data {' '.join(words)}")
+        self.words = " ".join(words)
+        super().__init__(self.proposing("init-data"))
+
+    def proposing(self, command: str, *more: str) -> str:
+        """The question with a command, the options that it proposes, and more words of the command."""
+        return f"{self.text} -- as it would be read: {' '.join([command, self.words, *map(typed, more)])}"
 
 
 def ask_of_keys(where: object, keys: Iterable[str], of_images: Container[str], own: Own) -> None:

@@ -255,8 +255,8 @@ class Column:
         is_odd = len(marks) < len(filled) and (self.name in heads.LABEL or 2 * len(clear) < len(filled))
         self.is_binary = bool(marks) and not is_odd
 
-        is_word = heads.MAY_SHOW.fullmatch(self.name) is not None and not re.search(r"\d", "".join(texts))
-        self.is_of_group = heads.GROUP.fullmatch(self.name) is not None and not is_word
+        may_show = heads.MAY_SHOW.fullmatch(self.name) is not None and not re.search(r"\d", "".join(texts))
+        self.is_of_group = heads.GROUP.fullmatch(self.name) is not None and not may_show
 
     def __str__(self) -> str:
         shown = dict.fromkeys(text if len(text) <= 24 else f"{text[:21]}..." for text in self.texts)
@@ -349,7 +349,8 @@ class Columns:
         """Find the column of labels, or the columns of 0 and 1 for the classes."""
         binary = [one for one in self._free if one.is_binary]
         texts = [one for one in self._free if not one.is_binary and not one.names_images]
-        classes = [one.head for one in binary if not self._is_of_rows(one, [other.head for other in binary])]
+        classes = [one.head for one in binary if not heads.OF_ROWS.fullmatch(one.name) and not NOTHING.fullmatch(one.head)]
+        classes = [head for head in classes if not doubt_of(head, [one.head for one in binary])]
         named = [one for one in self._called(heads.LABEL) if one in texts]
         words = [one for one in texts if one.may_be_labels and not one.is_of_group]
         words = [one for one in words if not self._is_folder(one)] or ([] if classes else words)
@@ -361,7 +362,7 @@ class Columns:
                 text = f"columns {one}, {other} hold the same words: {way}; or name it: init-data --labels"
                 raise DataError(f"{self._sheet.path}: {text}")
         in_folders = any("/" in text for text in self._texts("image"))
-        way = f"; or are folders the labels (--ignore {typed(f'*{self._sheet.path.name}')})?" if in_folders else ""
+        way = f"; or, where folders are the labels, --ignore {typed(f'*{self._sheet.path.name}')}" if in_folders else ""
         self._choose("labels", named, words if len(classes) < SEVERAL else (), way)
         if self._own.labels is not None:
             return
@@ -372,10 +373,6 @@ class Columns:
         if not classes:
             raise self._ask(f"is column {binary[0].head} of 0 and 1 a class?", classes=[binary[0].head])
         self._add(classes=classes)
-
-    def _is_of_rows(self, column: Column, binary: list[str]) -> bool:
-        """Whether a column of 0 and 1 is unlikely to be a class, as `is_checked`."""
-        return bool(heads.OF_ROWS.fullmatch(column.name) or NOTHING.fullmatch(column.head) or doubt_of(column.head, binary))
 
     def _is_folder(self, column: Column) -> bool:
         """Whether each cell is the folder of the row's photograph, or the end of that folder's path."""

@@ -332,8 +332,8 @@ def test_of_nested_folders_those_of_patients_and_dates_are_not_proposed_as_label
 @pytest.mark.parametrize("beside", ["", "cat;"])
 def test_a_single_cell_that_is_hardly_a_name_is_asked_about(tmp_path, odd, beside):
     listed(tmp_path, [["image", "labels"], *LISTED[1:], [NAMES[0], beside + odd]])
-    words = shlex.split(refused(tmp_path, f"is '?{re.escape(odd)}'? a class").rpartition("it is a class (")[2][:-1])
-    assert words[words.index("--names") + 1] == odd
+    words = shlex.split(refused(tmp_path, f"is '?{re.escape(odd)}'? a class").rpartition("--names ")[2])
+    assert words[0] in (odd, f"{odd})")
     assert looked_at(tmp_path, names=[odd]).classes == sorted([*CATDOG, odd])
 
 

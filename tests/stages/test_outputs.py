@@ -63,8 +63,8 @@ def typed(project, raw_photos, monkeypatch):
     monkeypatch.setattr(figures, "_runs", lambda *_, **__: runs)
     # What is written, and that it agrees, is the matter of tests/photos/test_export.py, and takes seconds.
     monkeypatch.setattr(export, "write_onnx", lambda scorer, images, path, *_: path.write_bytes(b"a model"))
-    monkeypatch.setattr(export, "_reader", lambda path: None)
-    monkeypatch.setattr(export, "_difference", lambda scorer, run, images: 0.0)
+    monkeypatch.setattr(export, "_reader", lambda path: lambda images: 0.0)
+    monkeypatch.setattr(export, "TOLERANCE", float("inf"))
 
     def type_(option, place):
         text = f"{place}/" if str(place) != "." else "./"

@@ -11,9 +11,8 @@ import tiny
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
-import runs
-
 import gpu_day
+import runs
 
 ABSENT = ("dvc", "matplotlib", "onnx", "onnxruntime", "onnxscript")  # in a plain PyTorch image some are, and none is needed
 

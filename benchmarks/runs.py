@@ -152,11 +152,11 @@ def methods(folder: Path, rows: list[str], out: Path) -> None:
     Left, seeds as dots and 95 % intervals of means (Student's t); then the estimated and the true share of positives by
     confidence and the histogram of their weights, means over seeds. A weight is read off the curve: the two share an axis.
     """
+    from dicap.report import style
+
     named = {name: label for name, _, label in (row.partition("=") for row in rows)}
     runs = {name: runs_of(folder, name) for name in named}
     bins = pd.concat(pd.DataFrame(run["bins"]) for run in runs[next(iter(runs))]).groupby(level=0).mean()
-    from dicap.report import style
-
     with style.house_style():
         figure = style.canvas(width=2 * style.WIDTH)
         left, middle, right = figure.subplots(1, 3, width_ratios=[5, 4, 1.2])

@@ -1,6 +1,7 @@
 """Images that look like others: mirrored, re-saved, resized or taken by a camera at rest, which no name and no checksum tells."""
 
 from collections.abc import Collection, Sequence
+from functools import cache
 
 import numpy as np
 from PIL import Image
@@ -41,19 +42,24 @@ def folders_of_copies(folders: Sequence[Collection[str]], thumbnails: np.ndarray
     no third folder: pictures of a camera at rest all look alike.
     """
     flat = thumbnails.reshape(len(folders), 3 * SIDE**2)
-    seen: dict[str, list[set[str]]] = {}  # by folder, the folders of what each image of a sample looks like
-    beside: dict[str, set[str]] = {}
-    for name in sorted(set().union(*folders)):
-        rows = [i for i, around in enumerate(folders) if name in around]
-        beside[name] = set().union(*(folders[i] for i in rows))
-        rows = rows[:: -(-len(rows) // SAMPLE)]
+    rows_of: dict[str, list[int]] = {}
+    for i, around in enumerate(folders):
+        for name in around:
+            rows_of.setdefault(name, []).append(i)
+
+    @cache  # a folder of few images is looked at only if another one may hold copies
+    def seen(name: str) -> list[set[str]]:
+        """The folders of what each image of a sample looks like."""
+        rows = rows_of[name][:: -(-len(rows_of[name]) // SAMPLE)]
         alike = flat[rows] @ flat.T > ALIKE  # (R, N)
         alike[np.arange(len(rows)), rows] = False  # of itself
-        seen[name] = [set().union(*(folders[j] for j in np.flatnonzero(row).tolist())) for row in alike]
+        return [set().union(*(folders[j] for j in np.flatnonzero(row).tolist())) for row in alike]
+
     found = {}
-    for name, images in seen.items():
-        if len(images) >= FEW and np.mean([bool(others) and name not in others for others in images]) >= ALMOST_ALL:
-            third = [bool(others - {name} - beside[one]) for one in seen if one != name for others in seen[one]]
+    for name in sorted(name for name, rows in rows_of.items() if len(rows) >= FEW):
+        if np.mean([bool(others) and name not in others for others in seen(name)]) >= ALMOST_ALL:
+            beside = {one: {name}.union(*(folders[i] for i in rows)) for one, rows in rows_of.items() if one != name}
+            third = [bool(others - known) for one, known in beside.items() for others in seen(one)]
             if sum(third) <= (1 - ALMOST_ALL) * len(third):
-                found[name] = set().union(*images)
+                found[name] = set().union(*seen(name))
     return found

@@ -74,13 +74,13 @@ def rows_of(sheet: Sheet, own: Own, root: Path) -> list[Row]:
             raise DataError(f"{files[splits.index('')]}: names no split, unlike other files; {way}")
     rows = []
     groups = sheet.texts(own.group)
-    named = {*groups}
+    no_groups = {name for name in {*groups} if name == NONE or says_nothing(name, {*groups})}
     is_open = [""] * len(groups) if own.open is None else marks(sheet, own.open)
     for i, (image, (names, gone), where) in enumerate(zip(sheet.raw(own.image), said, sheet.cells.index, strict=True)):
         split = "unlabeled" if is_open[i] == "1" else split_of(splits[i], where)
         if not image.strip():
             raise sheet.error(i, f"column image: found {image!r}; name a file, in several tables under the same head")
-        if groups[i] == NONE or says_nothing(groups[i], named):
+        if groups[i] in no_groups:
             text = f"group: {groups[i]!r} would make one group of all rows that have it"
             raise sheet.error(i, f"{text}; leave the cell empty if the group is not known, or write another name")
         empty = names is None and not gone

@@ -48,8 +48,7 @@ def folders_of_copies(folders: Sequence[Collection[str]], thumbnails: np.ndarray
             rows_of.setdefault(name, []).append(i)
 
     @cache  # a folder of few images is looked at only if another one may hold copies
-    def seen(name: str) -> list[set[str]]:
-        """The folders of what each image of a sample looks like."""
+    def seen(name: str) -> list[set[str]]:  # of each image of a sample, the folders of what it looks like
         rows = rows_of[name][:: -(-len(rows_of[name]) // SAMPLE)]
         alike = flat[rows] @ flat.T > ALIKE  # (R, N)
         alike[np.arange(len(rows)), rows] = False  # of itself

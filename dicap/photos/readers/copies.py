@@ -30,8 +30,7 @@ def with_groups(raw: RawSet) -> RawSet:
     for i, (item, mark) in enumerate(zip(raw.items, checksums(raw.images.paths), strict=True)):
         path = PurePosixPath(item.id)
         copy = COPY.sub("", path.stem) if COPY.search(path.stem) else None
-        # In any spelling; 1 is read as 1.0 if the column has gaps.
-        group = item.group and " ".join(normalize("NFKC", item.group).casefold().split()).removesuffix(".0")
+        group = item.group and " ".join(normalize("NFKC", item.group).casefold().split()).removesuffix(".0")  # gaps make 1 a 1.0
         for kind in (("bytes", mark), ("group", group), ("copy", copy), ("name", str(path.with_suffix("")))):
             if kind[1] is not None:
                 alike.setdefault(kind, []).append(i)

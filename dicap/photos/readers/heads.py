@@ -18,7 +18,6 @@ LABEL += ("class_name", "label_name")
 SPLIT = ("split", "set", "subset", "partition", "data_split", "phase")
 VALUE = re.compile(r"(is_)?(confidence|value|present|presence|positive|verified|truth|score|answer)|y")
 GROUP = re.compile(r".*(patient|subject|person|scene|session|burst|seq|video|series|study|group|source|site|case|animal).*|.+_id")
-MAY_SHOW = re.compile(r"animals?|subjects?")  # heads of groups that may be heads of labels, unless the cells hold numbers
 BOX = re.compile(r"[xywh]|[xy]_?(min|max|[12])|bbox|boxes|polygon|segmentation")
 # Columns that well-known programs always export: ids, sizes, places in the image, paths.
 USUAL = re.compile(

@@ -152,7 +152,8 @@ def _one_each(root: Path, listing: Listing, own: Own) -> tuple[list[Row], list[P
                 raise DataError(f"{other.where}: image: {text}; one of the files may be missing: write the names as they are")
             if other.labels is not None or other.split in ASSIGNED:
                 row = _united(row, other, own)
-        rows.append(replace(row, image=relative_id(file, root), labels=_composed(row.labels), absent=_composed(row.absent)))
+        labels, absent = (names and frozenset(map(composed, names)) for names in (row.labels, row.absent))
+        rows.append(replace(row, image=relative_id(file, root), labels=labels, absent=absent))
         files.append(file)
         joined += row.labels != first.labels
         repeated += [rows[-1].image] if len(pairs) > 1 and row.labels == first.labels else []
@@ -304,9 +305,9 @@ def _normal(name: str) -> str:
     return posixpath.normpath(name.replace("\\", "/"))
 
 
-def _composed(names: frozenset[str] | None) -> frozenset[str] | None:
-    """Names without surrounding blanks and in NFC, as tables hold them; some systems write an accent as a letter of its own."""
-    return None if names is None else frozenset(unicodedata.normalize("NFC", name).strip() for name in names)
+def composed(name: object) -> str:
+    """A name without surrounding blanks and in NFC, as tables hold it; some systems write an accent as a letter of its own."""
+    return unicodedata.normalize("NFC", str(name).strip())
 
 
 def relative_id(file: Path, root: Path) -> str:

@@ -4,7 +4,6 @@ import ast
 import csv
 import io
 import re
-import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,6 +16,7 @@ import pyarrow as pa
 
 from dicap.data.sources.files import is_image_name
 from dicap.errors import DataError, first_line, first_of
+from dicap.photos.readers.listing import composed
 
 SEPARATORS = ",;\t|"  # of cells: the one that occurs most often in the line of heads separates
 NONE = "-"  # a cell that means: none of the classes
@@ -167,7 +167,7 @@ def read_names(sheet: Sheet, head: str | None, separator: str, known: Iterable[s
     certain = {*(known or ())}
     for text, value in [*lists.items()]:
         is_alone = text[0] in QUOTES and len(value) == 1 and not in_quotes
-        if (is_alone or _composed(text) in certain) and not {*map(_composed, value)} <= certain:
+        if (is_alone or composed(text) in certain) and not {*map(composed, value)} <= certain:
             del lists[text]
     names_of: Names = []
     for row, cell in enumerate(cells):
@@ -177,15 +177,11 @@ def read_names(sheet: Sheet, head: str | None, separator: str, known: Iterable[s
         if not isinstance(parts, list | tuple | set) or not all(isinstance(part, int | str) for part in parts):
             shown = str(cell) if len(str(cell)) <= 60 else f"{str(cell)[:57]}..."
             raise sheet.error(row, f"{what}: found {shown}, expected names, as one text with `;` between or as a list")
-        names = {*map(_composed, parts)} - {""}
+        names = {*map(composed, parts)} - {""}
         if NONE in names and str(cell).strip() != NONE:
             raise sheet.error(row, f"{what}: `{NONE}` means none of the classes, so it stands alone; take it out")
         names_of.append(sorted(names - {NONE}) if names or not parts else None)  # [''] comes from splitting an empty cell
     return names_of
-
-
-def _composed(name: object) -> str:
-    return unicodedata.normalize("NFC", str(name).strip())
 
 
 def _literal(text: str) -> Any:

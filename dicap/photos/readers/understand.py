@@ -255,7 +255,7 @@ class Column:
         is_odd = len(marks) < len(filled) and (self.name in heads.LABEL or 2 * len(clear) < len(filled))
         self.is_binary = bool(marks) and not is_odd
 
-        may_show = heads.MAY_SHOW.fullmatch(self.name) is not None and not re.search(r"\d", "".join(texts))
+        may_show = self.name.rstrip("s") in ("animal", "subject") and not re.search(r"\d", "".join(texts))  # what, not which one
         self.is_of_group = heads.GROUP.fullmatch(self.name) is not None and not may_show
 
     def __str__(self) -> str:

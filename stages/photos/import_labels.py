@@ -17,7 +17,7 @@ from stages.support.terminal import finish, say
 
 if TYPE_CHECKING:
     from dicap.data.sources.base import RawSet
-    from dicap.photos.readers.read import Given
+    from dicap.photos.readers.imported import Given
     from dicap.settings import Own
 
 SHOWN = 20  # changed images that are listed
@@ -39,7 +39,8 @@ def command(filled: Path, new_classes: bool, separator: str | None, params: Path
     """
     import pandas as pd
 
-    from dicap.photos.readers.read import LISTED, LISTS, added_before, content_mark, forgotten, read, with_added
+    from dicap.photos.readers.imported import LISTED, LISTS, added_before, content_mark, forgotten, with_added
+    from dicap.photos.readers.read import read
 
     take_turns(params)  # a second import waits, and then builds on the labels of the first
     settings = load(params)
@@ -72,8 +73,8 @@ def command(filled: Path, new_classes: bool, separator: str | None, params: Path
     with replacing(path) as temporary:
         temporary.write_bytes(content)
     later = sorted({*(own.new_classes or ()), *names})
-    was = known(with_added(raw, Path(own.added), root, own.new_classes or ()) if own.added else raw)
-    now = known(with_added(raw, path, root, later))  # as `convert` will have it
+    was = known(with_added(raw, Path(own.added), own.new_classes or ()) if own.added else raw)
+    now = known(with_added(raw, path, later))  # as `convert` will have it
     change_settings(params, {"own.added": path.as_posix(), "own.new_classes": later or None})
     again = sorted(given.keys() & was.keys())
     changed = [line for image in again if (line := compared(image, was[image], now[image], classes))]
@@ -93,9 +94,9 @@ def filled_in(
     filled: Path, images: set[str], classes: list[str], new_classes: bool, separator: str | None, own: Own
 ) -> tuple[dict[str, Given], list[str]]:
     """Return the labels of each image in a list, and the names of new classes. Raises DataError for a faulty list."""
+    from dicap.photos.readers.imported import read_added
     from dicap.photos.readers.listing import check_names
     from dicap.photos.readers.names import says_nothing
-    from dicap.photos.readers.read import read_added
 
     given = read_added(filled, classes, images, separator or own.separator)
     if not given:
@@ -113,7 +114,7 @@ def filled_in(
 
 def own_words(raw: RawSet, images: Collection[str]) -> dict[str, tuple[Given | None, str]]:
     """{image: the data set's own labels (None: not labelled), and the mark of the image's file}."""
-    from dicap.photos.readers.read import given_of, photo_mark
+    from dicap.photos.readers.imported import given_of, photo_mark
 
     files = zip(raw.items, getattr(raw.images, "paths", ()), strict=True)
     known = {item.id: (given_of(item, raw.classes), photo_mark(file)) for item, file in files if item.id in images}
@@ -122,7 +123,7 @@ def own_words(raw: RawSet, images: Collection[str]) -> dict[str, tuple[Given | N
 
 def known(raw: RawSet) -> dict[str, Given]:
     """The labels and absent classes of each labelled image."""
-    from dicap.photos.readers.read import given_of
+    from dicap.photos.readers.imported import given_of
 
     return {item.id: labels.among(raw.classes) for item in raw.items if (labels := given_of(item, raw.classes)) is not None}
 

@@ -24,7 +24,7 @@ def unlabelled(settings: Settings, store: Store) -> np.ndarray:
     import numpy as np
 
     from dicap.files.artifacts import read_roles
-    from dicap.photos.readers.read import added_before
+    from dicap.photos.readers.imported import added_before
 
     is_unlabeled = read_roles(ARTIFACTS / "split" / "split.parquet", store.ids) == "unlabeled"
     given = added_before(settings.own.added)
@@ -34,7 +34,7 @@ def unlabelled(settings: Settings, store: Store) -> np.ndarray:
 def originals(settings: Settings, store: Store, rows: Sequence[int]) -> tuple[list[str], Iterator[Image]]:
     """Marks of the files of some rows, and their photographs; for a missing file, the small image of the converted set."""
     from dicap.machine.progress import progress
-    from dicap.photos.readers.read import photo_mark
+    from dicap.photos.readers.imported import photo_mark
 
     read, files = reader(settings, store)
     marks = [photo_mark(files[name]) if name in files else "" for name in store.ids[rows]]

@@ -39,7 +39,7 @@ def command(count: int, again: bool, out: Path, device: str, params: Path) -> No
     from dicap.files.artifacts import read_roles
     from dicap.files.written import check_own
     from dicap.photos.pages.labelling import Question, write_labelling_page
-    from dicap.photos.readers.read import added_before
+    from dicap.photos.readers.imported import added_before
     from dicap.photos.review import chances, doubts
 
     listing, page = out / "review.csv", out / "index.html"

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from dicap.photos.pages.labelling import Question, batch_key, write_labelling_page
-from dicap.photos.readers.read import read_added
+from dicap.photos.readers.imported import read_added
 
 NAMES = ["<b>\"tag\" & 'co'</b>", "100 %", "猫 кошка قط", "a, b", "</script><script>alert(1)</script>", "plain", "p\u0301lain"]
 FILES = ['we "are" <i>.png', "50%25.png", "dossier/été 猫.png", "a,b\nc.png", "&amp;.png", "=1+1.png"]

@@ -11,7 +11,7 @@ from data.raw import photo, save
 from dicap.data.convert import convert
 from dicap.data.sources.base import FileImages, Item, RawSet
 from dicap.photos.pages.labelling import Question, write_labelling_page
-from dicap.photos.readers import read as own
+from dicap.photos.readers.imported import photo_mark, with_added
 from dicap.settings import read_yaml
 
 CLASSES = ["red car", "blue car", "red bus", "blue bus", "a, b", "a", "b"]
@@ -105,7 +105,7 @@ def test_what_is_seen_is_what_is_written_and_imported(reader, tmp_path, seed):
         for _ in range(2):  # what it wrote it reads
             project.done("import-labels", "mine.csv", *new)
         added = read_yaml(project.folder / "params.yaml")["own"]["added"]
-        return own.with_added(raw, project.folder / added, tmp_path)
+        return with_added(raw, project.folder / added)
 
     items = [  # five that are labelled with one class each, so that all are known; then those of the page
         *(Item(f"{k}.png", f"{k}.png", ("train", "test")[k % 2], (k,)) for k in range(len(classes))),
@@ -123,7 +123,7 @@ def test_what_is_seen_is_what_is_written_and_imported(reader, tmp_path, seed):
     convert(raw, project.folder / "data/converted", image_size=16, workers=0)
 
     asked = zip(names, rows, strict=True)
-    marks = {n: own.photo_mark(tmp_path / "raw" / n) for n in names}
+    marks = {n: photo_mark(tmp_path / "raw" / n) for n in names}
     page = opened(
         [Question(n, rng.random(len(classes)), on, unknown=unknown, photo=marks[n]) for n, (on, _, unknown) in asked], review
     )

@@ -8,7 +8,7 @@ from dicap.data.convert import convert
 from dicap.data.doctor import examine
 from dicap.data.labels import read_labels
 from dicap.errors import DataError
-from dicap.photos.readers import read as own
+from dicap.photos.readers import imported
 from photos.awkward import SPLIT, coco, looked_at, pictures, refused
 
 PARTIAL = (
@@ -96,7 +96,7 @@ def test_coco_that_was_not_searched_for_every_category_is_refused(tmp_path, key)
 def test_added_labels_may_say_what_is_absent(tmp_path):
     path = tmp_path / "added.csv"
     path.write_text("image,labels,absent\na.png,,cat\nb.png,cat,-\nc.png,owl,*\nf.png,dog,cat\nd.png,-,\ne.png,,\n")
-    assert own.read_added(path)["f.png"] == own.Given(["dog"], ["cat"])
+    assert imported.read_added(path)["f.png"] == imported.Given(["dog"], ["cat"])
     raw = listed(tmp_path / "raw", PARTIAL, added=str(path))
     found = known(raw)
     assert found["a.png"] == ({"dog"}, None), "what was known of the other classes stays known"
@@ -117,6 +117,6 @@ def test_added_labels_may_say_what_is_absent(tmp_path):
 def test_a_list_that_says_something_else_is_not_imported(tmp_path, text, message):
     (tmp_path / "more.csv").write_text(text)
     with pytest.raises(DataError, match=message):
-        own.read_added(tmp_path / "more.csv")
+        imported.read_added(tmp_path / "more.csv")
     (tmp_path / "more.csv").write_text("Image,Labels,Absent,model_says,surprise,look_at\na.png,cat,*,dog,0.1,dog\n")
-    assert own.read_added(tmp_path / "more.csv") == {"a.png": own.Given(["cat"])}
+    assert imported.read_added(tmp_path / "more.csv") == {"a.png": imported.Given(["cat"])}

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dicap.errors import DataError, SettingsError
+from dicap.photos.readers.imported import added_before, content_mark
 from dicap.photos.readers.question import Question
-from dicap.photos.readers.read import added_before, content_mark, read
+from dicap.photos.readers.read import read
 from dicap.photos.survey import survey
 from dicap.settings import Own
 from photos.awkward import asked, coco, label_studio, labels_of, looked_at, picture, pictured, pictures, refused

@@ -19,7 +19,7 @@ from dicap.photos import predict as module
 from dicap.photos.folder import Photograph, read_ahead
 from dicap.photos.pages.gallery import CODES, read_predictions
 from dicap.photos.predict import predict, predict_to_file
-from dicap.photos.readers.read import read_added
+from dicap.photos.readers.imported import read_added
 
 BAD = {"broken.jpg", "empty.png", "page.jpg"}
 

@@ -25,6 +25,7 @@ from PIL import Image
 from dicap.data.sources import read_raw
 from dicap.data.sources.files import readable
 from dicap.errors import DataError
+from dicap.photos.readers import imported
 from dicap.photos.readers import read as own
 from dicap.photos.readers.understand import understand
 from dicap.photos.survey import survey
@@ -320,13 +321,13 @@ def test_what_is_imported_is_what_was_filled_in(tmp_path_factory, classes, paths
         labels = sorted(name for name, there in zip(classes, row, strict=False) if there == 1)
         absent = sorted(name for name, there in zip(classes, row, strict=False) if there == 0)
         if labels or absent or not in_part:
-            filled[image] = own.Given(labels, absent if in_part and labels else None, *marks)
+            filled[image] = imported.Given(labels, absent if in_part and labels else None, *marks)
     write(place.parent, table_of(filled), place.name)
-    again = own.added_before(place)
+    again = imported.added_before(place)
     assert again == filled and {(given.was, given.photo or "") for given in again.values()} <= {marks}
     rows = [[image, ";".join(given.labels) or "-", ";".join(given.absent or ()) or "-"] for image, given in filled.items()]
     write(place.parent, [row[: 2 + in_part] for row in (["image", "labels", "absent"], *rows)], place.name)
-    assert own.read_added(place, classes, ids) == filled
+    assert imported.read_added(place, classes, ids) == filled
 
 
 SPELLINGS = ["née.png", "ne\u0301e.png", "NÉE.png", " née.png", "née"]

@@ -397,7 +397,7 @@ ANNOTATIONS = [
     Awkward(
         "XML that was cut short", lambda root: (root / "a.xml").write_text("<annotation><object>"), refused="readable as XML"
     ),
-    Awkward("CVAT with a misspelt subset", cvat("Train", "Train", "tset"), refused="subset: found 'tset'"),
+    Awkward("CVAT with a misspelt subset", cvat("Train", "Train", "tset"), refused="split: found 'tset'"),
 ]
 
 GROUPS = {
@@ -433,7 +433,7 @@ BROKEN = {  # what is there, and the words of the one line
     "hold the images, and not path?": table("image,path,labels\na.png,b.png,cat\nb.png,a.png,dog\n"),
     "column usage": table(SPLIT.replace("split", "usage")),
     "refers to 99": lambda root: coco(root, annotations=[{"image_id": 0, "category_id": 99}]),
-    "images: 2 have the id 0": lambda root: coco(root, images=TWICE),
+    "two images have the same id": lambda root: coco(root, images=TWICE),
     "all labelled images (4) are copies of one photograph": lambda root: [
         picture(root / "cd"[i % 2] / f"{i}.png") for i in range(4)
     ],

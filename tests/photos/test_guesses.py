@@ -15,7 +15,7 @@ from dicap.photos.readers.question import Question
 from dicap.photos.readers.read import added_before, content_mark, read
 from dicap.photos.survey import survey
 from dicap.settings import Own
-from photos.awkward import asked, coco, label_studio, labels_of, looked_at, picture, pictured, pictures, refused
+from photos.awkward import asked, coco, labels_of, looked_at, picture, pictured, pictures, refused
 from photos.test_questions import CATDOG, LISTED, MEANT, NAMES, ONE_HOT, listed
 from photos.test_round_trip import WRITERS, Drawn
 from stages.photos import init_data, suggest
@@ -34,26 +34,35 @@ OF_TEXT = [
 ]
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        lambda pets: chosen(what=pets, quality=["blurred"]),
-        lambda pets: [{"result": [*chosen(what=pets)[0]["result"], *OF_TEXT]}],
-        lambda pets: chosen(**{name: ["Yes" if name in pets else "No"] for name in CATDOG}),
-    ],
-)
-def test_of_several_controls_and_images_of_label_studio_one_is_asked_for(tmp_path, answer):
+def exported(root, tasks):
+    (root / "export.json").write_text(json.dumps(tasks))
+
+
+def test_of_several_controls_and_images_of_label_studio_one_has_to_be_named(tmp_path):
     pictures(tmp_path, [*NAMES, *(f"thumb/{name}" for name in NAMES)])
-    tasks = [{"data": {"photo": n, "preview": f"thumb/{n}"}, "annotations": answer(pets)} for n, pets in PETS.items()]
-    (tmp_path / "export.json").write_text(json.dumps(tasks))
-    raw, turns = asked(tmp_path)
-    assert labels_of(raw) == PETS and turns == 1
+    tasks = [
+        {"data": {"photo": n, "preview": f"thumb/{n}"}, "annotations": chosen(what=pets, quality=["blurred"], front=["Yes"])}
+        for n, pets in PETS.items()
+    ]
+    exported(tmp_path, tasks)
+    known = r"which controls hold the classes \(front: Yes; quality: blurred; what: cat, dog\)"
+    for classes in (None, ["front"], ["what", "front"], ["wat"]):
+        refused(tmp_path, known, {}, classes=classes)
+    refused(tmp_path, r"task 1 names 2 images \(keys photo, preview\)", {}, classes=["what"])
+    assert labels_of(looked_at(tmp_path, classes=["what"], image="photo", ignore=["thumb"])) == PETS
+    exported(tmp_path, [{"data": {"image": n}, "annotations": chosen(cat=["No"])} for n in PETS])
+    refused(tmp_path, "a column of 0 and 1 for each class", {})
 
 
-def test_a_control_without_an_answer_says_nothing_of_its_class(tmp_path):
-    marks = [{"cat": ["yes"]}, {"cat": ["yes"], "dog": ["no"]}, {"cat": ["no"], "dog": ["yes"]}, {"dog": ["yes"]}]
-    label_studio({name: chosen(**marks[i % 4]) for i, name in enumerate(NAMES)}, NAMES)(tmp_path)
-    assert [item.absent for item in asked(tmp_path)[0].items][:4] == [(), None, None, ()]
+def test_texts_and_ratings_of_label_studio_are_no_labels(tmp_path):
+    pictures(tmp_path, NAMES)
+    for more, meant in (({"what"}, PETS), (set(), None)):
+        answers = {n: [*chosen(what=pets)[0]["result"] * len(more), *OF_TEXT] for n, pets in PETS.items()}
+        exported(tmp_path, [{"data": {"image": n}, "annotations": [{"result": one}]} for n, one in answers.items()])
+        if meant is None:
+            refused(tmp_path, "none of 12 images has a label")
+        else:
+            assert labels_of(looked_at(tmp_path)) == meant
 
 
 @pytest.mark.parametrize("annotated", ["ab", "b"])
@@ -145,9 +154,9 @@ def test_a_name_that_only_photographs_have_that_are_missing_is_no_class(tmp_path
     listed(tmp_path, [["image", "labels"], *LISTED, ["gone.png", "owl"]])
     raw = looked_at(tmp_path)
     assert raw.classes == CATDOG and any("only missing images have, so they are no classes: owl" in note for note in raw.notes)
-    for head, rows in (("labels", LISTED), ("cat", [row[:2] for row in ONE_HOT])):
+    for head, rows, words in (("labels", LISTED, "take the row out"), ("cat", [row[:2] for row in ONE_HOT], "cat is '16'")):
         listed(tmp_path, [["image", head], *rows, ["Total", "16"]])
-        refused(tmp_path, "line 14: .*take the row .*out")
+        refused(tmp_path, f"line 14: .*{words}")
 
 
 @pytest.mark.parametrize("word", ["none", "?", "NA", "0", "sin"])
@@ -275,7 +284,7 @@ def test_each_key_of_a_task_of_label_studio_has_a_role(tmp_path):
     pictures(tmp_path, NAMES)
     told = [{"split": "test" if i > 7 else "train", "patient": i // 2, "night": i % 2} for i in range(12)]
     tasks = [{"data": {"image": n, **more}, "annotations": chosen(what=PETS[n])} for n, more in zip(NAMES, told, strict=True)]
-    (tmp_path / "export.json").write_text(json.dumps(tasks))
+    exported(tmp_path, tasks)
     roles = {"split": "split", "group": "patient", "ignore": ["night"]}
     refused(tmp_path, r"keys night, patient, split have no role", roles)
     items = asked(tmp_path)[0].items

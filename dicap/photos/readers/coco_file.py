@@ -57,7 +57,7 @@ def _read_one(path: Path, root: Path, own: Own) -> list[Row]:
         images, categories = content["images"], content["categories"]
         annotations = content.get("annotations")  # `image_info_*.json` of COCO has none: its images are not labelled
         _check_keys(path, images, annotations or [], own)
-        name_of = {entry["id"]: str(entry["name"]).strip() for entry in categories}
+        name_of = {entry["id"]: str(entry["name"] or "").strip() for entry in categories}
         labels: dict[Any, set[str]] = {entry["id"]: set() for entry in images}
         if len(name_of) < len(categories) or len(labels) < len(images):
             raise DataError(f"{path}: two images have the same id, or two categories; export it again")

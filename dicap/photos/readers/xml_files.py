@@ -23,10 +23,11 @@ def read_voc(root: Path, own: Own) -> Listing:
     rows = []
     for path, tree in trees.items():
         name = tree.findtext("filename", "")
-        windows = PureWindowsPath(name if name.strip() else path.stem)  # it also splits at slashes
+        name = name if name.strip() else path.stem
+        windows = PureWindowsPath(name)  # it also splits at slashes
         if windows.stem != path.stem and photographs >= {windows.stem, path.stem}:
             raise DataError(f"{path}: <filename> is {name!r}, and there is a photograph {path.stem!r} too; correct it")
-        name = windows.name if windows.root or not name.strip() else name  # a root: the folders are those of another machine
+        name = windows.name if windows.root else name  # the folders of a full path are those of another machine
         beside = root.joinpath(*("JPEGImages" if part == "Annotations" else part for part in path.parent.relative_to(root).parts))
         objects = [node for node in tree.iter("object") if node.findtext("deleted", "").strip() != "1"]  # of LabelMe
         labels = frozenset(node.findtext("name", "").strip() for node in objects)

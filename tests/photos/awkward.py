@@ -383,7 +383,7 @@ ANNOTATIONS = [
         {key: {"cat"} for key in ("a#1.png", "b?.png", "c.png", "D-2.png")} | dict.fromkeys(("a.png", "b.png", "2.png")),
         unreadable=1,
     ),
-    Awkward("Label Studio's JSON-MIN", label_studio({"a.png": "cat", "b.png": "dog"}), refused="not as JSON-MIN"),
+    Awkward("Label Studio's JSON-MIN", label_studio({"a.png": "cat", "b.png": "dog"}), refused="no labels in a known form"),
     Awkward("Pascal VOC in folders of train and test", in_splits, {name: {"cat"} for name in LABELLED}, splits=LABELLED_SPLITS),
     Awkward(
         "Pascal VOC with a path of another machine",

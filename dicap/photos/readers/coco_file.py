@@ -83,7 +83,6 @@ def _check_keys(path: Path, images: list[dict[str, Any]], annotations: list[dict
     keys = [*of_images, *{key: 0 for entry in annotations for key in entry}]
     for key in keys:
         if key in REFUSED and not is_ignored(key, own.ignore):
-            text = f"key {key}: no complete labels, but a model's answers, or images searched for some categories only"
-            way = f"write labels.csv with the columns image, labels, absent; or to read them as they are: --ignore {key}"
-            raise DataError(f"{path}: {text}; {way}")
+            text = f"key {key} is of a model's answers, or of images searched for some categories only"
+            raise DataError(f"{path}: {text}; write labels.csv with the columns image, labels, absent, or --ignore {key}")
     ask_of_keys(path, [key for key in keys if key not in USUAL], [*of_images], own)

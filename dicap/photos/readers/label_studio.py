@@ -15,12 +15,9 @@ from dicap.settings import Own
 
 
 def is_export(path: Path) -> bool:
-    """Whether a file is a list of tasks with images, also JSON-MIN, which `read` refuses. Raises DataError if it is no JSON."""
+    """Whether a file is a list of tasks with annotations, as JSON-MIN is not. Raises DataError if it is no JSON."""
     content = read_json(path)
-    try:
-        return isinstance(content, list) and bool(_images(content[0].get("data", content[0])))
-    except (IndexError, TypeError, AttributeError, ValueError):
-        return False
+    return isinstance(content, list) and any(isinstance(task, dict) and "annotations" in task for task in content[:1])
 
 
 def read(root: Path, own: Own) -> Listing:
@@ -41,7 +38,7 @@ def read(root: Path, own: Own) -> Listing:
                 keys |= data.keys() - images.keys()
                 pairs |= {pair for answer in answers for pair in _chosen(answer)}
             except (KeyError, TypeError, AttributeError, ValueError):  # ValueError: a faulty address
-                raise DataError(f"{where} has no image or no answers; export the project as JSON, not as JSON-MIN") from None
+                raise DataError(f"{where} has no image or no answers; export the project as JSON") from None
             tasks.append((where, data, images, answers))
     files, others = ", ".join(own.files or ()), sorted(key for key in keys if not USUAL.fullmatch(plain(key)))
     ask_of_keys(files, others, others, own)

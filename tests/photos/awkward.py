@@ -383,7 +383,7 @@ ANNOTATIONS = [
         {key: {"cat"} for key in ("a#1.png", "b?.png", "c.png", "D-2.png")} | dict.fromkeys(("a.png", "b.png", "2.png")),
         unreadable=1,
     ),
-    Awkward("Label Studio's JSON-MIN", label_studio({"a.png": "cat", "b.png": "dog"}), refused="not as JSON-MIN"),
+    Awkward("Label Studio's JSON-MIN", label_studio({"a.png": "cat", "b.png": "dog"}), refused="no labels in a known form"),
     Awkward("Pascal VOC in folders of train and test", in_splits, {name: {"cat"} for name in LABELLED}, splits=LABELLED_SPLITS),
     Awkward(
         "Pascal VOC with a path of another machine",
@@ -397,7 +397,7 @@ ANNOTATIONS = [
     Awkward(
         "XML that was cut short", lambda root: (root / "a.xml").write_text("<annotation><object>"), refused="readable as XML"
     ),
-    Awkward("CVAT with a misspelt subset", cvat("Train", "Train", "tset"), refused="subset: found 'tset'"),
+    Awkward("CVAT with a misspelt subset", cvat("Train", "Train", "tset"), refused="split: found 'tset'"),
 ]
 
 GROUPS = {
@@ -433,7 +433,7 @@ BROKEN = {  # what is there, and the words of the one line
     "hold the images, and not path?": table("image,path,labels\na.png,b.png,cat\nb.png,a.png,dog\n"),
     "column usage": table(SPLIT.replace("split", "usage")),
     "refers to 99": lambda root: coco(root, annotations=[{"image_id": 0, "category_id": 99}]),
-    "images: 2 have the id 0": lambda root: coco(root, images=TWICE),
+    "two images have the same id": lambda root: coco(root, images=TWICE),
     "all labelled images (4) are copies of one photograph": lambda root: [
         picture(root / "cd"[i % 2] / f"{i}.png") for i in range(4)
     ],

@@ -16,7 +16,7 @@ from dicap.photos.readers.question import Question
 from dicap.photos.readers.read import read
 from dicap.photos.survey import survey
 from dicap.settings import Own
-from photos.awkward import asked, coco, label_studio, labels_of, looked_at, picture, pictured, pictures, refused
+from photos.awkward import asked, coco, labels_of, looked_at, picture, pictured, pictures, refused
 from photos.test_questions import CATDOG, LISTED, MEANT, NAMES, ONE_HOT, listed
 from photos.test_round_trip import WRITERS, Drawn
 from stages.photos import init_data, suggest
@@ -35,26 +35,16 @@ OF_TEXT = [
 ]
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        lambda pets: chosen(what=pets, quality=["blurred"]),
-        lambda pets: [{"result": [*chosen(what=pets)[0]["result"], *OF_TEXT]}],
-        lambda pets: chosen(**{name: ["Yes" if name in pets else "No"] for name in CATDOG}),
-    ],
-)
-def test_of_several_controls_and_images_of_label_studio_one_is_asked_for(tmp_path, answer):
+def test_of_several_controls_and_images_of_label_studio_those_that_count_have_to_be_named(tmp_path):
     pictures(tmp_path, [*NAMES, *(f"thumb/{name}" for name in NAMES)])
-    tasks = [{"data": {"photo": n, "preview": f"thumb/{n}"}, "annotations": answer(pets)} for n, pets in PETS.items()]
+    results = {n: [*chosen(what=pets, quality=["blurred"], front=["Yes"])[0]["result"], *OF_TEXT] for n, pets in PETS.items()}
+    tasks = [{"data": {"a": n, "b": f"thumb/{n}"}, "annotations": [{"result": one}]} for n, one in results.items()]
     (tmp_path / "export.json").write_text(json.dumps(tasks))
-    raw, turns = asked(tmp_path)
-    assert labels_of(raw) == PETS and turns == 1
-
-
-def test_a_control_without_an_answer_says_nothing_of_its_class(tmp_path):
-    marks = [{"cat": ["yes"]}, {"cat": ["yes"], "dog": ["no"]}, {"cat": ["no"], "dog": ["yes"]}, {"dog": ["yes"]}]
-    label_studio({name: chosen(**marks[i % 4]) for i, name in enumerate(NAMES)}, NAMES)(tmp_path)
-    assert [item.absent for item in asked(tmp_path)[0].items][:4] == [(), None, None, ()]
+    for classes in (None, ["front"], ["what", "front"], ["wat"]):
+        words = r"which controls hold the classes \(front: Yes; quality: blurred; what: cat, dog\)\?.* a column of 0 and 1"
+        refused(tmp_path, words, {}, classes=classes)
+    refused(tmp_path, r"task 1 names 2 images \(keys a, b\): which is labelled \(init-data --image\)", {}, classes=["what"])
+    assert labels_of(looked_at(tmp_path, classes=["what"], image="a", ignore=["thumb"])) == PETS
 
 
 @pytest.mark.parametrize("annotated", ["ab", "b"])
@@ -146,9 +136,8 @@ def test_a_name_that_only_photographs_have_that_are_missing_is_no_class(tmp_path
     listed(tmp_path, [["image", "labels"], *LISTED, ["gone.png", "owl"]])
     raw = looked_at(tmp_path)
     assert raw.classes == CATDOG and any("only missing images have, so they are no classes: owl" in note for note in raw.notes)
-    for head, rows in (("labels", LISTED), ("cat", [row[:2] for row in ONE_HOT])):
-        listed(tmp_path, [["image", head], *rows, ["Total", "16"]])
-        refused(tmp_path, "line 14: .*take the row .*out")
+    listed(tmp_path, [["image", "labels"], *LISTED, ["Total", "16"]])
+    refused(tmp_path, "line 14: .*take the row out")
 
 
 @pytest.mark.parametrize("word", ["none", "?", "NA", "0", "sin"])

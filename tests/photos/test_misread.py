@@ -52,7 +52,7 @@ def test_an_encoding_that_is_not_read_is_one_line(tmp_path, encoding):
         ({"trainval.txt": "my 0\nmy 2\n", "test.txt": "my 2\n"}, "'my 2' is in the list of test too"),
         ({"trn.txt": "my 0\nmy 1\n", "tst.txt": "my 2\nmy 3\n"}, "trn.txt: names no split"),
         ({"train.txt": "my 0\nmy 1\n", "holdout.txt": "my 2\nmy 3\n"}, "holdout.txt: names no split"),
-        ({"train.txt": "my 0\r\nmy 1\r\n", "TEST.TXT": "my 2\nmy 3\n", "cat_test.txt": "my 2\n"}, ""),
+        ({"train.txt": "my 0\r\nmy 1\r\n", "TEST.TXT": "my 2\nmy 3\n", "cat_test.txt": "my 2  1\nmy 3 -1\n"}, ""),
         ({"train.txt": "my 0\nmy 1\n", "test.txt": "my 2\nmy 3\n", "default.txt": "my 0\nmy 1\nmy 2\nmy 3\n"}, ""),
     ],
 )

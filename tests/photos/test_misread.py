@@ -10,7 +10,7 @@ from dicap.data.sources.files import list_others
 from dicap.files.written import replacing_own
 from dicap.photos.survey import survey
 from dicap.settings import Own
-from photos.awkward import HEIC, coco, labels_of, looked_at, picture, pictures, refused
+from photos.awkward import HEIC, coco, labels_of, looked_at, picture, pictures, refused, write
 
 
 def test_a_missing_image_is_no_other_folders_image_of_the_same_name(tmp_path):
@@ -23,6 +23,12 @@ def test_a_missing_image_is_no_other_folders_image_of_the_same_name(tmp_path):
     coco(tmp_path, "all.json", names={"cam3/001.png": {"cat"}, "trip/7.png": {"dog"}}, keep=False)
     raw = looked_at(tmp_path, test_share=0.5)
     assert "images found under another name: 1 (trip/7.png is 7.png)" in raw.notes
+
+
+def test_labels_of_train_are_not_given_to_test_photographs_of_the_same_names(tmp_path):
+    pictures(tmp_path, [f"test/{i}.png" for i in range(4)])
+    write(tmp_path, [["image", "labels"], *([f"{i}.png", "cat"] for i in range(4))], "train.csv")
+    refused(tmp_path, r"'0\.png' of split train is missing, and test/0\.png is of split test")
 
 
 VOC = "<annotation><filename>{0}.png</filename><object><name>{1}</name></object></annotation>"

@@ -354,6 +354,6 @@ def test_a_missing_photograph_gives_no_labels_to_one_whose_name_is_spelled_other
         files = zip(raw.items, raw.images.paths, strict=True)
         found = {Path(item.id).name: labels_of(raw)[item.id] for item, path in files if path.name == kept}
         if labels[kept] is None and found.get(kept) is not None:
-            assert any("whose files spell their names otherwise" in note for note in raw.notes)
+            assert any("found under another name" in note for note in raw.notes)
         if kept.endswith(".png") and (form != "coco" or labels[kept] is not None):  # which COCO does not name at all
             assert found == {kept: plain(labels[kept])}

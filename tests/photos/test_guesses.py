@@ -329,7 +329,7 @@ def test_imported_labels_that_were_cut_are_not_read(tmp_path):
         ([["image", "labels"]], {}, "no rows; list the images"),
         ([["image", *CATDOG], *ONE_HOT], {"counts.txt": "cat 3", "more.txt": "dog 3"}, "--ignore .txt"),
         ([["image", *CATDOG], *ONE_HOT], {"sample_submission.csv": "image,cat,dog\nx.png,0,0\n"}, "--files names those to read"),
-        ([], {f"img/{n[:-4]}.txt": "0 .5 .5 .1 .1" for n in NAMES}, r"\.txt \(12, .*write the labels as labels\.csv"),
+        ([], {f"img/{n[:-4]}.txt": "0 .5 .5 .1 .1" for n in NAMES}, r"not read: \.txt .*write the labels as labels\.csv"),
     ],
 )
 def test_a_remedy_is_one_that_can_be_followed(tmp_path, rows, files, match):

@@ -132,7 +132,7 @@ def test_a_file_that_nothing_reads_is_asked_about_beside_folders_and_tables(tmp_
         (root / name).parent.mkdir(exist_ok=True)
         (root / name).write_text("{}")
         ending = name[name.rindex(".") :]
-        refused(root, f"files that are not read: {ending} \\(1, the first {name}\\).* --ignore {ending}")
+        refused(root, f"files that are not read: {ending} \\(the first: {name}\\).* --ignore {ending}")
         assert asked(root, **({"format": "folders"} if root.name == "tree" else {}))[1] == 1
 
 
@@ -158,7 +158,7 @@ def test_labels_that_nothing_reads_are_read_once_they_are_written_as_a_table(tmp
     pictures(tmp_path / folder, NAMES)
     (tmp_path / beside).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / beside).write_text("{}")
-    refused(tmp_path, rf"not read: .* \(1, the first {beside}\); is .* a label\?.* write the labels as labels\.csv")
+    refused(tmp_path, rf"not read: .* \(the first: {beside}\); is .* a label\?.* write the labels as labels\.csv")
     write(tmp_path, [["image", "labels"], *([f"{folder}/{name}", labels] for name, labels in LISTED)])
     raw, turns = asked(tmp_path)
     assert labels_of(raw) == {f"{folder}/{name}": pets for name, pets in MEANT.items()} and turns == 1

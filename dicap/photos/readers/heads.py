@@ -18,7 +18,7 @@ LABEL += ("class_name", "label_name")
 SPLIT = ("split", "set", "subset", "partition", "data_split", "phase")
 VALUE = re.compile(r"(is_)?(confidence|value|present|presence|positive|verified|truth|score|answer)|y")
 GROUP = re.compile(r".*(patient|subject|person|scene|session|burst|seq|video|series|study|group|source|site|case).*|.+_id")
-BOX = re.compile(r"[xywh]|[xy]_?(min|max|[12])|bbox|boxes|polygon|segmentation")
+BOX = re.compile(r"[xwh]|[xy]_?(min|max|[12])|bbox|boxes|polygon|segmentation")  # y may be a value
 # Columns that well-known programs always export: ids, sizes, places in the image, paths.
 USUAL = re.compile(
     r"id|(image|annotation|label|category|class|object|task)_?id|(image|img|file|box)?_?(width|height|size|area)"
@@ -37,7 +37,7 @@ ANYTHING = re.compile(
     r"|dec(ember)?)?[\W\d_]*"
     r"|(train|test|val|valid|validation|raw|all|new|old|my)?[\s_-]*(images?|imgs?|photo(graph)?s?|pictures?|pics|masks?|labels?"
     r"|annotations?|data|dataset|jpegimages|files|media|uploads?|frames?|set|folder|dcim|camera|export)(\s*\(?\d*\)?)?"
-    r"|thumb(nail)?s?|cache|resized|trash|recycler|papierkorb|system volume information|.+\.\w*library",
+    r"|thumb(nail)?s?|cache|trash|recycler|papierkorb|system volume information|.+\.\w*library",
     re.IGNORECASE,
 )
 MODEL = re.compile(r"pred|pseudo|infer|output|submission")  # in names of files: a model's answers

@@ -146,13 +146,10 @@ def _ask_of_files(root: Path, unread: list[str], files: list[str], options: Own)
 
     Raises Question; DataError if unread files or the folders' names make it doubtful that they are labels, and no option says so.
     """
-    endings: dict[str, list[str]] = {}
-    for name in unread:
-        endings.setdefault(Path(name).suffix.lower() or ".", []).append(name)
-    shown = first_of([f"{ending} ({len(names)}, the first {names[0]})" for ending, names in endings.items()], 4)
-    texts = [f"files that are not read: {shown}"] if unread else []
     kept = {Path(name).suffix.lower() for name in files}  # to ignore these endings would leave the labels out, too
-    ignore = [one for ending, names in endings.items() for one in (names if ending in kept else [ending])]
+    endings = {name: Path(name).suffix.lower() or "." for name in unread}
+    ignore = [*dict.fromkeys(name if ending in kept else ending for name, ending in endings.items())]
+    texts = [f"files that are not read: {first_of(ignore, 4)} (the first: {unread[0]})"] if unread else []
     if not files and options.format is None:
         texts += _doubts_of_folders(root, options)
     elif unread:
@@ -172,10 +169,9 @@ def _doubts_of_folders(root: Path, options: Own) -> list[str]:
         raise Question(f"{root}: {text}", ignore=patterns)
     ask_of_derived(root, options, images)
     folders = _label_folders(images)
-    if len(folders) == 1 and all("/" in name for name in images):
-        return [f"is {min(folders)!r} a label? All photographs lie in this folder"]
-    vague = of_anything(folders)
-    return [f"is {vague!r} a label? The name does not say what the photographs show (else --ignore it)"] if vague else []
+    is_only = len(folders) == 1 and all("/" in name for name in images)
+    vague = min(folders) if is_only else of_anything(folders)
+    return [f"is {vague!r} a label? It may not say what its photographs show (else --ignore it)"] if vague else []
 
 
 def ask_of_folders(root: Path, images: list[str], kind: str, classes: Sequence[str] = ()) -> None:
@@ -204,6 +200,9 @@ class Column:
         # classes may be numbered.
         marks = sum(text in MARKS for text in filled)
         self.is_binary = 0 < marks == len(filled) or (2 * marks >= len(filled) > 0 and self.name not in heads.LABEL)
+        # Programs always export such columns; some number the rows in a column without a head.
+        numbers_rows = self.name.startswith(("column_", "unnamed")) and texts == [*map(str, range(len(texts)))]
+        self.is_usual = numbers_rows or heads.USUAL.fullmatch(self.name) is not None
         letters = sum(any(map(str.isalpha, text)) for text in filled)
         self.is_text = not self.is_binary and not self.names_images and 2 * letters > len(filled)
 
@@ -218,7 +217,7 @@ class Columns:
     def __init__(self, sheet: Sheet, options: Own) -> None:
         self._sheet, self._own = sheet, options
         self._columns = {head: Column(head, sheet.texts(head)) for head in sheet.header}
-        self._has_boxes = any(heads.BOX.fullmatch(one.name) for one in self._columns.values() if one.name != "y")
+        self._has_boxes = any(heads.BOX.fullmatch(one.name) for one in self._columns.values())
 
     @property
     def _free(self) -> list[Column]:
@@ -243,7 +242,7 @@ class Columns:
         for key in without_role(self._sheet, self._own):  # a documented column has its role although its cells are blank
             if getattr(self._own, key, "") is None and (key == "group" or (key == "absent" and self._own.labels)):
                 self._add(**{key: key})
-        usual = [one.head for one in self._free if self._is_usual(one) and not one.is_binary]
+        usual = [one.head for one in self._free if one.is_usual and not one.is_binary]
         self._add(ignore=[*(self._own.ignore or ()), *usual] or None)
         self._ask_of_others()
         return self._own if self._own.rows or self._own.value is None else self._own.model_copy(update={"rows": "label"})
@@ -275,7 +274,7 @@ class Columns:
         known = [one.head for one in binary]
         classes = [one for one in binary if not heads.OF_ROWS.fullmatch(one.name) and not NOTHING.fullmatch(one.head)]
         classes = [one for one in classes if not doubt_of(one.head, known)]
-        texts = [one for one in self._free if one.is_text and not heads.GROUP.fullmatch(one.name) and not self._is_usual(one)]
+        texts = [one for one in self._free if one.is_text and not heads.GROUP.fullmatch(one.name) and not one.is_usual]
         named = [one for one in self._free if one.name in heads.LABEL and not one.is_binary and not one.names_images]
         self._choose("labels", named, [*texts, *classes] if texts and len(classes) < SEVERAL else [])
         if self._own.labels is None and not classes and len(binary) == 1:
@@ -285,12 +284,6 @@ class Columns:
             raise self._sheet.lacks("labels", f"{way}{FOLDERS}")
         if self._own.labels is None:
             self._add(classes=[one.head for one in classes])
-
-    def _is_usual(self, column: Column) -> bool:
-        """Whether a program always exports such a column, or numbers the rows in it, which then has no head."""
-        if column.name.startswith(("column_", "unnamed")):
-            return column.texts == [*map(str, range(len(column.texts)))]
-        return heads.USUAL.fullmatch(column.name) is not None and (column.name != "y" or self._has_boxes)  # y may be a value
 
     def _ask_of_others(self) -> None:
         """Ask about the columns without a role. Raises Question; DataError if one may say that the label of its row is absent."""

@@ -142,6 +142,9 @@ def test_folders_of_programs_beside_labels_are_asked_about(tmp_path, name):
     pictures(tmp_path, [*OF_FOLDERS, *(f"{name}/{i}.png" for i in range(4))])
     raw, turns = asked(tmp_path)
     assert turns == 1 and {*labels_of(raw)} == {*OF_FOLDERS}
+    (tmp_path / "clip.mov").write_text("")  # what is then typed leaves out both
+    ignore = shlex.split(refused(tmp_path, "did a program .* --format folders --ignore .*,.mov", {}))[-1]
+    assert {*labels_of(looked_at(tmp_path, format="folders", ignore=ignore.split(",")))} == {*OF_FOLDERS}
 
 
 def test_a_photograph_that_comes_later_is_unlabelled(tmp_path):
@@ -189,7 +192,7 @@ REFUSED = {  # what is there, and the words of the one line
         table(["image", *CATDOG, "total"], *([*row, sum(row[1:])] for row in ONE_HOT)),
         "column total is '2'; .* --ignore total",
     ),
-    "a table without labels beside folders": (
+    "a table without labels": (
         lambda root: pictured(root, [["file_name", "width"], *([name, 10] for name in OF_FOLDERS)], "pets/meta.csv"),
         "column labels is missing .* where folders are the labels, pass --format folders",
     ),
@@ -347,15 +350,12 @@ def test_of_several_columns_that_could_hold_the_labels_none_is_chosen(tmp_path, 
 
 
 @pytest.mark.parametrize("rows", [["camera", "Nikon", "Canon"], ["camera,iso,label", "a,100,old", "b,200,new", "c,200,old"]])
-@pytest.mark.parametrize("said", [{}, {"format": "folders"}])
-def test_a_table_of_something_else_beside_folders_of_labels_is_left_out(tmp_path, rows, said):
+def test_a_table_of_something_else_beside_folders_of_labels_is_left_out(tmp_path, rows):
     pictures(tmp_path, OF_FOLDERS)
     write(tmp_path, [row.split(",") for row in rows], "cameras.csv")
-    if not said:
-        refused(tmp_path, "column image is missing .* where folders are the labels, pass --format folders", {})
-        return
-    refused(tmp_path, r"not read: .csv \(the first: cameras.csv\)", {"ignore": [".csv"]}, **said)
-    assert asked(tmp_path, **said)[0].classes == CATDOG
+    refused(tmp_path, "column image is missing .* where folders are the labels, pass --format folders", {})
+    refused(tmp_path, r"not read: .csv \(the first: cameras.csv\)", {"ignore": [".csv"]}, format="folders")
+    assert asked(tmp_path, format="folders")[0].classes == CATDOG
 
 
 @pytest.mark.parametrize("file", ["labels.csv", "a.csv"])

@@ -154,9 +154,10 @@ def _ask_of_files(root: Path, unread: list[str], files: list[str], options: Own)
         texts += _doubts_of_folders(root, options)
     elif unread:
         raise Question(f"{root}: {texts[0]}: if labels are in files, {WRITE}", ignore=ignore)
-    if texts:
-        more = f" --ignore {typed(listed(ignore))}" if ignore else ""
-        raise DataError(f"{root}: {'; '.join(texts)}: {WRITE}{FOLDERS}{more}")
+    if texts:  # the options answer questions that came before, too
+        more = [*(options.ignore or ()), *ignore]
+        way = f"{FOLDERS} --ignore {typed(listed(more))}" if more else FOLDERS
+        raise DataError(f"{root}: {'; '.join(texts)}: {WRITE}{way}")
 
 
 def _doubts_of_folders(root: Path, options: Own) -> list[str]:
@@ -207,8 +208,7 @@ class Column:
         self.is_text = not self.is_binary and not self.names_images and 2 * letters > len(filled)
 
     def __str__(self) -> str:
-        shown = dict.fromkeys(text if len(text) <= 24 else f"{text[:21]}..." for text in self.texts)
-        return f"{self.head} ({first_of([text or 'blanks' for text in shown], 4)})"
+        return f"{self.head} ({first_of([*dict.fromkeys(text[:24] or 'blanks' for text in self.texts)], 4)})"
 
 
 class Columns:
@@ -239,9 +239,10 @@ class Columns:
             self._choose("split", named, [one for one in self._free if len(one.words) > 1 and one.words <= {*SPLIT_NAMES}])
         if self._own.labels is None and not self._own.classes:
             self._labels()
-        for key in without_role(self._sheet, self._own):  # a documented column has its role although its cells are blank
-            if getattr(self._own, key, "") is None and (key == "group" or (key == "absent" and self._own.labels)):
-                self._add(**{key: key})
+        for head in without_role(self._sheet, self._own):  # a documented column has its role although its cells are blank
+            key = plain(head)
+            if key == "group" or (key == "absent" and self._own.labels):
+                self._add(**{key: getattr(self._own, key) or head})
         usual = [one.head for one in self._free if one.is_usual and not one.is_binary]
         self._add(ignore=[*(self._own.ignore or ()), *usual] or None)
         self._ask_of_others()
@@ -277,13 +278,14 @@ class Columns:
         texts = [one for one in self._free if one.is_text and not heads.GROUP.fullmatch(one.name) and not one.is_usual]
         named = [one for one in self._free if one.name in heads.LABEL and not one.is_binary and not one.names_images]
         self._choose("labels", named, [*texts, *classes] if texts and len(classes) < SEVERAL else [])
-        if self._own.labels is None and not classes and len(binary) == 1:
+        if self._own.labels is not None:
+            return
+        if not classes and len(binary) == 1:
             raise self._ask(f"is column {binary[0].head} of 0 and 1 a class?", classes=known)
-        if self._own.labels is None and not classes:
-            way = "write a column of labels or a column of 0 and 1 for each class, or name yours (init-data --labels)"
+        if not classes:
+            way = "write a column of labels or a column of 0 and 1 for each class, or name yours (init-data --labels, --classes)"
             raise self._sheet.lacks("labels", f"{way}{FOLDERS}")
-        if self._own.labels is None:
-            self._add(classes=[one.head for one in classes])
+        self._add(classes=[one.head for one in classes])
 
     def _ask_of_others(self) -> None:
         """Ask about the columns without a role. Raises Question; DataError if one may say that the label of its row is absent."""

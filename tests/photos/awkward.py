@@ -264,7 +264,7 @@ TABLES = [
     Awkward(
         "two tables",
         with_files(table(PLAIN, "a.csv"), {"b.csv": PLAIN.encode()}),
-        refused="could be in a.csv (table) or in b.csv",
+        refused="could be in a.csv (table), b.csv (table); --files names those to read",
     ),
     Awkward(
         "a table for each split in its folder",
@@ -428,7 +428,9 @@ BROKEN = {  # what is there, and the words of the one line
     "line 3: repeats the heads": table(PLAIN.replace("b.png,dog", "image,labels")),
     "group: 'NA' would make one group of all rows that have it": table(ONE_HOT.replace("owl", "group").replace(",0\n", ",NA\n")),
     "not readable": table(b"PAR1 no", "labels.parquet"),
-    "hold the images, and not path?": table("image,path,labels\na.png,b.png,cat\nb.png,a.png,dog\n"),
+    "which of image (a.png, b.png), path (b.png, a.png) holds the images? --image names": table(
+        "image,path,labels\na.png,b.png,cat\nb.png,a.png,dog\n"
+    ),
     "column usage": table(SPLIT.replace("split", "usage")),
     "refers to 99": lambda root: coco(root, annotations=[{"image_id": 0, "category_id": 99}]),
     "two images have the same id": lambda root: coco(root, images=TWICE),

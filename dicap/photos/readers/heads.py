@@ -17,8 +17,8 @@ LABEL = ("labels", "label", "ground_truth", "tags", "tag", "classes", "class", "
 LABEL += ("class_name", "label_name")
 SPLIT = ("split", "set", "subset", "partition", "data_split", "phase")
 VALUE = re.compile(r"(is_)?(confidence|value|present|presence|positive|verified|truth|score|answer)|y")
-GROUP = re.compile(r".*(patient|subject|person|scene|session|burst|seq|video|series|study|group|source|site|case|animal).*|.+_id")
-BOX = re.compile(r"[xywh]|[xy]_?(min|max|[12])|bbox|boxes|polygon|segmentation")
+GROUP = re.compile(r".*(patient|subject|person|scene|session|burst|seq|video|series|study|group|source|site|case).*|.+_id")
+BOX = re.compile(r"[xwh]|[xy]_?(min|max|[12])|bbox|boxes|polygon|segmentation")  # y may be a value
 # Columns that well-known programs always export: ids, sizes, places in the image, paths.
 USUAL = re.compile(
     r"id|(image|annotation|label|category|class|object|task)_?id|(image|img|file|box)?_?(width|height|size|area)"
@@ -31,24 +31,19 @@ OF_ROWS = re.compile(
     r"|exclude[ds]?|include[ds]?|missing|error|rating|grade|adult|seen|quality|difficult|truncated|active|confidence|score|weight"
     rf"|class|classes|tags?|(sub|data_?)?set|partition|phase|(data_?)?split|mode|usage|unlabell?ed|{USUAL.pattern}"
 )
-# Folders whose names do not say what their photographs show, or name a time only.
+# Folders whose names do not say what their photographs show, or name a time only; folders of programs.
 ANYTHING = re.compile(
     r"[\W\d_]*(jan(uary)?|feb(ruary)?|mar(ch)?|apr(il)?|may|june?|july?|aug(ust)?|sep(tember)?|oct(ober)?|nov(ember)?"
     r"|dec(ember)?)?[\W\d_]*"
     r"|(train|test|val|valid|validation|raw|all|new|old|my)?[\s_-]*(images?|imgs?|photo(graph)?s?|pictures?|pics|masks?|labels?"
-    r"|annotations?|data|dataset|jpegimages|files|media|uploads?|frames?|set|folder|dcim|camera|export)(\s*\(?\d*\)?)?",
+    r"|annotations?|data|dataset|jpegimages|files|media|uploads?|frames?|set|folder|dcim|camera|export)(\s*\(?\d*\)?)?"
+    r"|thumb(nail)?s?|cache|trash|recycler|papierkorb|system volume information|.+\.\w*library",
     re.IGNORECASE,
 )
 MODEL = re.compile(r"pred|pseudo|infer|output|submission")  # in names of files: a model's answers
 # Heads of the tables that this program writes: a model's answers, not labels.
-OURS = (
-    {"image", "class", "probability", "decision"},
-    {"image", "labels", "unsure", "absent"},
-    {"image", "labels", "model_says"},
-    {"image", "labels", "surprise"},
-)
-# Words in the names of label files that do not distinguish one file from another.
-WORDS_OF_FILES = (*LABEL, "annotation", "annotations", "instances", "image", "images", "info", "coco", "data", "list", "set", "")
+OURS = ({"image", "class", "probability", "decision"}, {"image", "labels", "unsure", "absent"})
+OURS += ({"image", "labels", "model_says"}, {"image", "labels", "surprise"})
 
 
 def plain(head: str) -> str:

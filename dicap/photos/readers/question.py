@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Container, Iterable, Mapping
 
 from dicap.errors import DataError
-from dicap.photos.readers.heads import GROUP, SPLIT
 from dicap.settings import Own
 
 Options = Mapping[str, str | list[str]]  # settings of the section `own`
@@ -33,19 +32,11 @@ class Question(DataError):
 
 
 def ask_of_keys(where: object, keys: Iterable[str], of_images: Container[str], own: Own) -> None:
-    """Raise a Question with proposed roles if a key of an annotation file has no role.
-
-    Args:
-        keys: keys that the format or its programs do not define.
-        of_images: the keys that images have, which may name a split or a group.
-    """
-    free = [key for key in dict.fromkeys(keys) if key not in (own.split, own.group, *(own.ignore or ()))]
-    if not free:
-        return
-    roles = {} if own.split else {"split": next((key for key in free if key in SPLIT and key in of_images), "")}
-    roles |= {} if own.group else {"group": next((key for key in free if GROUP.fullmatch(key) and key in of_images), "")}
-    unassigned = [key for key in free if key not in roles.values()]
-    raise Question(f"{where}: keys {', '.join(free)} have no role", **roles, ignore=unassigned)
+    """Ask about `keys` of an annotation file without a role; those `of_images` may name a split or a group. Raises Question."""
+    if free := [key for key in dict.fromkeys(keys) if key not in (own.split, own.group, *(own.ignore or ()))]:
+        named = ", ".join(key for key in free if key in of_images)
+        way = f"; is one of {named} the split (--split) or a group (--group)?" if named else ""
+        raise Question(f"{where}: keys {', '.join(free)} have no role{way}", ignore=free)
 
 
 def joined(options: Options, more: Options) -> dict[str, str | list[str]]:

@@ -14,9 +14,8 @@ from typing import Any
 from dicap.data.sources.files import base_of, is_image_name, list_images, list_others
 from dicap.errors import DataError, first_of
 from dicap.photos.readers import coco_file, heads, label_studio, xml_files
-from dicap.photos.readers.derived import ask_of_derived
 from dicap.photos.readers.finder import Finder, is_ignored
-from dicap.photos.readers.folders import numbered, of_anything, parted, split_of_folder
+from dicap.photos.readers.folders import of_anything, parted
 from dicap.photos.readers.heads import SPLIT_NAMES, SPLIT_WORDS, plain
 from dicap.photos.readers.listing import split_in, words_of
 from dicap.photos.readers.names import NOTHING, doubt_of
@@ -190,7 +189,6 @@ def _ask_of_files(root: Path, names: list[str], kind: str, options: Own, read: l
     if as_folders:
         images = [name for name in list_images(root, required=False) if not is_ignored(name, options.ignore)]
         _ask_of_programs(root, images)
-        ask_of_derived(root, options, images)
         may_hold_labels = {".xmp"}.union(*FORMATS.values())
         beside = [Path(name).stem for name in names if Path(name).suffix.lower() in may_hold_labels]
         stems = {stem for name in beside for stem in (name, name.partition(".")[0])}
@@ -202,9 +200,10 @@ def _ask_of_files(root: Path, names: list[str], kind: str, options: Own, read: l
         if is_only or of_anything(folders):
             reason = "All photographs lie in this folder" if is_only else "The name does not say what the photographs show"
             texts.append(f"is {of_anything(folders) or min(folders)!r} a label? {reason}")
-            if not numbered(folders):
-                way = f"{WRITE}, and look again; where the folders are the labels, pass --format folders"
-                raise DataError(f"{root}: {'; '.join(texts)}: {way}")
+            way = f"{WRITE}, and look again; where the folders are the labels, pass --format folders"
+            raise DataError(
+                f"{root}: {'; '.join(texts)}: {way}; name folders of splits train, val or test, and leave others out (--ignore)"
+            )
     if texts:
         text = f"{root}: {'; '.join(texts)}: if labels are in files, {WRITE}"
         if as_folders:
@@ -231,8 +230,8 @@ def ask_of_folders(root: Path, images: list[str], kind: str, classes: Sequence[s
 
 def _label_folders(images: list[str]) -> set[str]:
     """The outermost folders that may be labels, without those in `unlabeled`."""
-    parts_of, folder_of = parted(images)
-    return {parts[0].strip() for path, parts in parts_of.items() if parts and split_of_folder(folder_of.get(path)) != "unlabeled"}
+    parts_of, splits = parted(images)
+    return {parts[0].strip() for path, parts in parts_of.items() if parts and splits.get(path) != "unlabeled"}
 
 
 class Column:

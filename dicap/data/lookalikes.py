@@ -1,7 +1,6 @@
 """Images that look like others: mirrored, re-saved, resized or taken by a camera at rest, which no name and no checksum tells."""
 
-from collections.abc import Collection, Sequence
-from functools import cache
+from collections.abc import Sequence
 
 import numpy as np
 from PIL import Image
@@ -35,30 +34,20 @@ def note_of_lookalikes(ids: list[str], splits: list[str], thumbnails: np.ndarray
     return [f"{text}: {len(pairs)} (the first: {pairs[0]}); leave them out (--ignore), or write a column group"] if pairs else []
 
 
-def folders_of_copies(folders: Sequence[Collection[str]], thumbnails: np.ndarray) -> dict[str, set[str]]:
+def folders_of_copies(folders: Sequence[str], thumbnails: np.ndarray) -> list[str]:
     """Folders almost all of whose images look like images of other folders and not like one another, as resized copies do.
 
-    The folders around each image (N), and thumbnails (N, SIDE, SIDE, 3). Returns these others by folder. Each of them looks like
-    no third folder: pictures of a camera at rest all look alike.
+    The folder of each image (N), and thumbnails (N, SIDE, SIDE, 3). The folders that were copied are among these folders, too.
     """
-    flat = thumbnails.reshape(len(folders), 3 * SIDE**2)
-    rows_of: dict[str, list[int]] = {}
-    for i, around in enumerate(folders):
-        for name in around:
-            rows_of.setdefault(name, []).append(i)
-
-    @cache  # a folder of few images is looked at only if another one may hold copies
-    def seen(name: str) -> list[set[str]]:  # of each image of a sample, the folders of what it looks like
-        rows = rows_of[name][:: -(-len(rows_of[name]) // SAMPLE)]
-        alike = flat[rows] @ flat.T > ALIKE  # (R, N)
-        alike[np.arange(len(rows)), rows] = False  # of itself
-        return [set().union(*(folders[j] for j in np.flatnonzero(row).tolist())) for row in alike]
-
-    found = {}
-    for name in sorted(name for name, rows in rows_of.items() if len(rows) >= FEW):
-        if np.mean([bool(others) and name not in others for others in seen(name)]) >= ALMOST_ALL:
-            beside = {one: {name}.union(*(folders[i] for i in rows)) for one, rows in rows_of.items() if one != name}
-            third = [bool(others - known) for one, known in beside.items() for others in seen(one)]
-            if sum(third) <= (1 - ALMOST_ALL) * len(third):
-                found[name] = set().union(*seen(name))
+    flat, names = thumbnails.reshape(len(folders), 3 * SIDE**2), np.array(folders)
+    found = []
+    for name in sorted({*folders}):
+        is_inside = names == name
+        rows = np.flatnonzero(is_inside)
+        some = rows[:: -(-len(rows) // SAMPLE)]
+        alike = flat[some] @ flat.T > ALIKE  # (some, N)
+        alike[np.arange(len(some)), some] = False  # of itself
+        are_copies = alike[:, ~is_inside].any(1) & ~alike[:, is_inside].any(1)
+        if len(rows) >= FEW and are_copies.mean() >= ALMOST_ALL:
+            found.append(name)
     return found

@@ -10,10 +10,9 @@ import numpy as np
 
 from dicap.data.lookalikes import folders_of_copies, note_of_lookalikes, thumbnail
 from dicap.data.sources.base import Item, RawSet, Rejected, unknown_entries
-from dicap.errors import first_of
+from dicap.errors import DataError, first_of
 from dicap.machine.progress import progress
 from dicap.photos.readers.heads import SPLIT_NAMES
-from dicap.photos.readers.question import Question
 from dicap.photos.readers.read import TEST_SHARE, look, with_unlabelled
 from dicap.settings import Own
 
@@ -77,7 +76,10 @@ def survey(place: Path, options: Own) -> tuple[Survey, Own]:
             (missing if str(reason) == MISSING else unreadable).append((raw.items[i].path, str(reason)))
     read, pictures = [raw.items[i] for i in thumbnails], np.array([*thumbnails.values()])
     if reading.derived == "auto" and read:
-        _ask_of_copies(root, raw, folders_of_copies([_folders(item) for item in read], pictures), options)
+        folders = ["/".join(part for part in Path(one.path).parts[:-1] if part.lower() not in SPLIT_NAMES) for one in read]
+        if copies := folders_of_copies(folders, pictures):
+            text = f"almost all pictures in {first_of(copies, 4)} look like pictures of another folder"
+            raise DataError(f"{root}: {text}: leave copies and thumbnails out (--ignore), or pass --derived photographs")
     raw.notes.extend(note_of_lookalikes([one.id for one in read], [one.split for one in read], pictures))
     counts = {split: sum(item.split == split for item in raw.items) for split in ("train", "test", "unlabeled")}
     seen = {split: Counter(c for item in raw.items if item.split == split for c in item.labels or ()) for split in counts}
@@ -93,24 +95,6 @@ def survey(place: Path, options: Own) -> tuple[Survey, Own]:
     everywhere = _everywhere(raw)
     overview = Survey(root, counts, classes, mean, understood, examples, ratio, everywhere, unreadable, missing, raw.notes)
     return overview, reading.model_copy(update={"names": raw.classes})
-
-
-def _folders(item: Item) -> set[str]:
-    """The folders around an image, without those of splits."""
-    return {part for part in Path(item.path).parts[:-1] if part.casefold() not in SPLIT_NAMES}
-
-
-def _ask_of_copies(root: Path, raw: RawSet, copies: dict[str, set[str]], options: Own) -> None:
-    """Raise Question if a folder looks like several others (`folders_of_copies`), or like one other and has smaller files."""
-    items = {name: [item for item in raw.items if name in _folders(item)] for name in {*copies}.union(*copies.values())}
-    sizes = {name: sum((root / one.path).stat().st_size for one in within) / len(within) for name, within in items.items()}
-    for name in sorted([name for name in copies if len(copies[name]) > 1] or items, key=lambda name: (sizes[name], name))[:1]:
-        ignore = name if all(Path(item.path).parts[0] == name for item in items[name]) else f"*/{name}/*"
-        ways = "--ignore leaves them out, --derived photographs reads them as photographs of their own"
-        text = f"{root}: almost all pictures in {name} look like others: are they copies or thumbnails? {ways}"
-        said = options.model_dump(exclude_defaults=True, exclude={"added"})
-        left = {c for item in raw.items if name not in _folders(item) for c in item.labels or ()}
-        raise Question(text, said, **({"ignore": [ignore]} if len(left) > 1 else {"derived": "photographs"}))
 
 
 def _understood(raw: RawSet, counts: dict[str, int], reading: Own) -> Iterator[tuple[str, str]]:

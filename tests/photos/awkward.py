@@ -287,7 +287,7 @@ PLACES = [
 ]
 
 FOLDERS = [
-    Awkward("two folders that could be the label", PETS, refused="which folder is the label, 'pets' or 'cat' (--label-folder"),
+    Awkward("two folders that could be the label", PETS, refused="which folder is the label, 'pets' or 'cat'? If one is, say"),
     Awkward(
         "two folders that could be the label, with the answer all",
         PETS,

@@ -34,7 +34,7 @@ def test_a_group_is_on_one_side_of_test_ratio_and_d_est(tmp_path, ratio):
 
 def test_copies_by_name_and_by_bytes_stay_together(tmp_path):
     rows = [[f"{i}_jpg.rf.{i * 3 + k:032x}.png", "cat" if i % 2 else "dog"] for i in range(30) for k in range(3)]
-    rows += [[f"x{i}{end}.png", "dog" if end and i == 0 else "cat"] for i in range(10) for end in ("", " (1)")]
+    rows += [[f"x{i}{end}.png", "cat"] for i in range(10) for end in ("", " (1)")]
     pictured(tmp_path, [["image", "labels"], *rows])
     for i in range(10):
         shutil.copy(tmp_path / f"x{i}.png", tmp_path / f"x{i} (1).png")
@@ -43,9 +43,7 @@ def test_copies_by_name_and_by_bytes_stay_together(tmp_path):
     for item in raw.items:
         sides.setdefault(item.id.partition(".rf.")[0].partition(".png")[0].removesuffix(" (1)"), set()).add(item.split)
     assert all(len(found) == 1 for found in sides.values()) and set.union(*sides.values()) == {"train", "test"}
-    said = "\n".join(raw.notes)
-    assert "copies of the same bytes under other names: 10" in said
-    assert "contradict each other: 1 (the first: x0.png and x0 (1).png)" in said
+    assert "copies of the same bytes under other names: 10" in "\n".join(raw.notes)
 
 
 def test_a_copy_of_a_test_photograph_is_not_learnt_from(tmp_path):

@@ -29,9 +29,9 @@ def with_groups(raw: RawSet) -> RawSet:
     alike: dict[tuple[str, str | None], list[int]] = {}
     for i, (item, mark) in enumerate(zip(raw.items, checksums(raw.images.paths), strict=True)):
         path = PurePosixPath(item.id)
-        copy = COPY.sub("", path.stem) if COPY.search(path.stem) else None
+        stem, is_copy = COPY.subn("", path.stem)
         group = item.group and " ".join(normalize("NFKC", item.group).casefold().split()).removesuffix(".0")  # gaps make 1 a 1.0
-        for kind in (("bytes", mark), ("group", group), ("copy", copy), ("name", str(path.with_suffix("")))):
+        for kind in (("bytes", mark), ("group", group), ("name", stem if is_copy else str(path.with_suffix("")))):
             if kind[1] is not None:
                 alike.setdefault(kind, []).append(i)
     linked = DisjointSet(range(len(raw.items)))
@@ -41,16 +41,14 @@ def with_groups(raw: RawSet) -> RawSet:
     groups = [(min(raw.items[i].id for i in rows), rows) for rows in linked.subsets() if len(rows) > 1]
     group = {i: name for name, rows in groups for i in rows}
     items = [replace(item, group=group.get(i)) for i, item in enumerate(raw.items)]
-    endings = sorted(items[i].id for (kind, _), rows in alike.items() for i in rows[1:] if kind == "name")
-    ranks = [FIRST[item.split] for item in items]
-    same = [sorted(rows, key=ranks.__getitem__) for (kind, _), rows in alike.items() if kind == "bytes" and len(rows) > 1]
-    dropped = {i for rows in same for i in rows if ranks[i] > ranks[rows[0]]}
-    known = [{(items[i].labels, items[i].absent): items[i].id for i in rows if items[i].labels is not None} for rows in same]
+    dropped, pairs = set(), []
+    for rows in (rows for (kind, _), rows in alike.items() if kind == "bytes" and len(rows) > 1):
+        first = min(rows, key=lambda i: FIRST[items[i].split])
+        dropped |= {i for i in rows if items[i].split != items[first].split}
+        pairs += [f"{items[i].id} = {items[first].id}" for i in rows if i != first]
     texts = {
-        "images whose names differ only in the ending, kept on one side of every split": endings,
-        "copies of the same bytes under other names": [f"{items[i].id} = {items[rows[0]].id}" for rows in same for i in rows[1:]],
+        "copies of the same bytes under other names": pairs,
         "copies left out beside a labelled or a test image": sorted(items[i].id for i in dropped),
-        "copies whose labels contradict each other": [" and ".join([*ids.values()][:2]) for ids in known if len(ids) > 1],
     }
     return _without(replace(raw, items=items), dropped, texts)
 
@@ -58,13 +56,13 @@ def with_groups(raw: RawSet) -> RawSet:
 def without_leaks(raw: RawSet) -> RawSet:
     """Leave out unlabelled images whose group has a test image; note training images whose group has one."""
     tests = {item.group for item in raw.items if item.split == "test"} - {None}
-    left_out = {i: item.id for i, item in enumerate(raw.items) if item.split == "unlabeled" and item.group in tests}
+    dropped = {i for i, item in enumerate(raw.items) if item.split == "unlabeled" and item.group in tests}
     leaks = [item.id for item in raw.items if item.split == "train" and item.group in tests]
     texts = {
-        "unlabelled images of one group with a test image, left out": sorted(left_out.values()),
+        "unlabelled images of one group with a test image, left out": sorted(raw.items[i].id for i in dropped),
         "training images of one group with a test image, which make the score too good": leaks,
     }
-    return _without(raw, left_out, texts)
+    return _without(raw, dropped, texts)
 
 
 def _without(raw: RawSet, dropped: Collection[int], texts: Mapping[str, list[str]]) -> RawSet:

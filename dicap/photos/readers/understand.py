@@ -13,9 +13,8 @@ from typing import Any
 from dicap.data.sources.files import base_of, is_image_name, list_images, list_others
 from dicap.errors import DataError, first_of
 from dicap.photos.readers import coco_file, heads, label_studio, xml_files
-from dicap.photos.readers.derived import ask_of_derived
 from dicap.photos.readers.finder import is_ignored
-from dicap.photos.readers.folders import of_anything, parted, split_of_folder
+from dicap.photos.readers.folders import of_anything, parted
 from dicap.photos.readers.heads import SPLIT_NAMES, SPLIT_WORDS, plain
 from dicap.photos.readers.listing import split_in
 from dicap.photos.readers.names import NOTHING, doubt_of
@@ -168,11 +167,11 @@ def _doubts_of_folders(root: Path, options: Own) -> list[str]:
     if 0 < sum(is_ignored(name, patterns) for name in images) < len(images):
         text = f"did a program or the system make {first_of(sorted(made), 3)}? If all folders are labels, pass --format folders"
         raise Question(f"{root}: {text}", ignore=patterns)
-    ask_of_derived(root, options, images)
     folders = _label_folders(images)
     is_only = len(folders) == 1 and all("/" in name for name in images)
     vague = min(folders) if is_only else of_anything(folders)
-    return [f"is {vague!r} a label? It may not say what its photographs show (else --ignore it)"] if vague else []
+    way = "It may not say what its photographs show: name folders of splits train, val or test, or --ignore it"
+    return [f"is {vague!r} a label? {way}"] if vague else []
 
 
 def ask_of_folders(root: Path, images: list[str], kind: str, classes: Sequence[str] = ()) -> None:
@@ -185,8 +184,8 @@ def ask_of_folders(root: Path, images: list[str], kind: str, classes: Sequence[s
 
 def _label_folders(images: list[str]) -> set[str]:
     """The outermost folders that may be labels, without those in `unlabeled`."""
-    parts_of, folder_of = parted(images)
-    return {parts[0].strip() for path, parts in parts_of.items() if parts and split_of_folder(folder_of.get(path)) != "unlabeled"}
+    parts_of, splits = parted(images)
+    return {parts[0].strip() for path, parts in parts_of.items() if parts and splits.get(path) != "unlabeled"}
 
 
 class Column:

@@ -13,7 +13,6 @@ from typing import Any
 from dicap.data.sources.files import base_of, is_image_name, list_images, list_others
 from dicap.errors import DataError, first_of
 from dicap.photos.readers import coco_file, heads, label_studio, xml_files
-from dicap.photos.readers.derived import ask_of_derived
 from dicap.photos.readers.finder import is_ignored
 from dicap.photos.readers.folders import of_anything, parted
 from dicap.photos.readers.heads import SPLIT_NAMES, SPLIT_WORDS, plain
@@ -168,7 +167,6 @@ def _doubts_of_folders(root: Path, options: Own) -> list[str]:
     if 0 < sum(is_ignored(name, patterns) for name in images) < len(images):
         text = f"did a program or the system make {first_of(sorted(made), 3)}? If all folders are labels, pass --format folders"
         raise Question(f"{root}: {text}", ignore=patterns)
-    ask_of_derived(root, options, images)
     folders = _label_folders(images)
     is_only = len(folders) == 1 and all("/" in name for name in images)
     vague = min(folders) if is_only else of_anything(folders)

@@ -47,9 +47,7 @@ def read(root: Path, own: Own) -> Listing:
         roles["labels"] = f"{len(own.classes)} columns of 0 and 1 ({', '.join(own.classes)}; --ignore leaves one out)"
     roles |= {"not used": ", ".join(own.ignore)} if own.ignore else {}
     source = {"table": ", ".join(files), "sha256": sha256(sheet.path), "read": roles}
-    is_single = own.labels is None or own.value is not None or own.separator == ";"
-    separated = None if is_single else sheet.separated(filter(None, (own.labels, own.absent)), own.separator)
-    return Listing(rows, source, notes, separated=separated)
+    return Listing(rows, source, notes)
 
 
 def without_role(sheet: Sheet, own: Own) -> list[str]:
@@ -62,7 +60,7 @@ def without_role(sheet: Sheet, own: Own) -> list[str]:
 
 def rows_of(sheet: Sheet, own: Own, root: Path) -> list[Row]:
     """The rows of images. Errors as in `read`."""
-    names_of = read_names(sheet, own.labels, own.separator, own.names)
+    names_of = read_names(sheet, own.labels, own.separator)
     is_of_names = own.labels is not None and own.value is None
     said = _absent(sheet, own, names_of) if is_of_names else _marked(sheet, own, names_of)
     files = [Path(place.rpartition(": ")[0]) for place in sheet.cells.index]
@@ -138,7 +136,7 @@ def _absent(sheet: Sheet, own: Own, names_of: Names) -> list[tuple[list[str] | N
     Raises DataError if a row names a class both as a label and as absent; Question if its cell is empty beside labels.
     """
     said = []
-    absent = read_names(sheet, own.absent, own.separator, own.names, "absent")
+    absent = read_names(sheet, own.absent, own.separator, "absent")
     for row, (names, gone) in enumerate(zip(names_of, absent, strict=True)):
         if both := sorted({*(names or ())} & {*(gone or ())}):
             raise sheet.error(row, f"absent: {both[0]!r} is among the labels of this row too; take it out of one of the two")

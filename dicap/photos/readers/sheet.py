@@ -125,10 +125,8 @@ def _csv(path: Path, content: bytes) -> pd.DataFrame:
     separator = max(SEPARATORS, key=text.partition("\n")[0].count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     header, rows = [head.strip() for head in next(reader, [])], {}
-    if text.startswith("sep="):
-        raise DataError(f"{path}: line 1 names the separator, for Excel; take it out")
-    if any(map(is_image_name, header)):
-        raise DataError(f"{path}: line 1 has no heads; write some above, such as `image{separator}labels`")
+    if any(is_image_name(head) or head.startswith("sep=") for head in header):
+        raise DataError(f"{path}: line 1 has no heads, such as `image{separator}labels`; write them there")
     for row in reader:
         if not any(map(str.strip, row)):
             continue

@@ -32,6 +32,7 @@ TRUTH: dict[str, set[str] | None] = {
 }
 SINGLE: dict[str, set[str] | None] = {"b.png": {"dog"}, "c.png": {"cat"}, "e.png": {"owl"}}
 PLAIN = "image,labels\na.png,cat;dog\nb.png,dog\nc.png,cat\nd.png,-\ne.png,owl\nf.png,\n"
+LISTS = "image,labels\na.png,\"['cat', 'dog']\"\nb.png,['dog']\nc.png,['cat']\nd.png,-\ne.png,['owl']\nf.png,['']\n"
 SPLIT = (
     "image,split,labels\na.png,train,cat;dog\nb.png,train,dog\nc.png,test,cat\nd.png,train,-\ne.png,test,owl\nf.png,unlabeled,\n"
 )
@@ -410,10 +411,8 @@ SAME = {  # other ways of writing the same table, which mean the same
     "rows twice": lambda text: text + "b.png,dog\n",
     "names without endings": lambda text: text.replace(".png", ""),
     "capitals that differ": lambda text: text.replace("a.png", "A.PNG"),
-    "lists as Python writes them": lambda text: text.replace("cat;dog", "\"['cat', 'dog']\""),
-    "names within quotes": lambda text: text.replace("cat;dog", "\"'cat', 'dog'\""),
-    "[]": lambda text: text.replace("d.png,-", "d.png,[]"),
-    "['']": lambda text: text.replace("f.png,", "f.png,['']"),
+    "lists as Python writes them": lambda text: LISTS.replace("f.png,['']", "f.png,"),
+    "empty lists": lambda text: LISTS.replace("d.png,-", "d.png,[]"),
     "columns for each class": lambda text: ONE_HOT,
     "labels of split unlabeled": lambda text: SPLIT.replace("unlabeled,", "unlabeled,owl"),
     "cells of splits that are empty": lambda text: SPLIT.replace("b.png,train", "b.png,").replace("f.png,unlabeled", "f.png,"),
@@ -423,8 +422,8 @@ BROKEN = {  # what is there, and the words of the one line
     "column cat occurs twice": table("image,cat,cat\na.png,1,0\n"),
     "column cat is '2'": table(ONE_HOT.replace("c.png,1", "c.png,2")),
     "`-` means none of the classes, so": table(PLAIN.replace("cat;dog", "cat;-")),
-    "or a name in quotes or brackets? Write names alone": table(PLAIN.replace("cat;dog", "['cat' 'dog']")),
-    "line 1 names the separator": table("sep=;\n" + PLAIN),
+    "labels: is '[cat dog]' the name of one class? Write names alone": table(PLAIN.replace("cat;dog", "[cat dog]")),
+    "line 1 has no heads": table("sep=;\n" + PLAIN),
     "line 3: repeats the heads": table(PLAIN.replace("b.png,dog", "image,labels")),
     "group: 'NA' would make one group of all rows that have it": table(ONE_HOT.replace("owl", "group").replace(",0\n", ",NA\n")),
     "not readable": table(b"PAR1 no", "labels.parquet"),

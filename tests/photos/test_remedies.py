@@ -1,7 +1,6 @@
 """What is made of photographs, splits by other words and labels in other forms are asked about, with a remedy that works."""
 
 import re
-import shlex
 import tempfile
 from pathlib import Path
 
@@ -264,9 +263,8 @@ def test_a_column_of_0_and_1_with_an_odd_cell_is_not_left_out(tmp_path, odd):
 
 def test_a_folder_by_the_names_of_several_is_asked_about(tmp_path):
     pictures(tmp_path, [f"{folder}/{folder}{i}.png" for folder in (*CATDOG, "cat+dog") for i in range(4)])
-    refused(tmp_path, r"is cat\+dog a class, or several\?")
-    raw, turns = asked(tmp_path)
-    assert raw.classes == ["cat", "cat+dog", "dog"] and turns == 1
+    refused(tmp_path, r"is 'cat\+dog' the name of one class\?")
+    assert looked_at(tmp_path, names=["cat+dog"]).classes == ["cat", "cat+dog", "dog"]
 
 
 @pytest.mark.parametrize("said", ["named", "not named"])
@@ -328,12 +326,11 @@ def test_of_nested_folders_none_is_proposed_as_the_label(tmp_path, path, level, 
     assert looked_at(tmp_path, format="folders", label_folder=level).classes == sorted(classes)
 
 
-@pytest.mark.parametrize("odd", ["skip", "TRUE", "yes", "#N/A", "#REF!", "2 cat", "owl (0.9)", "[owl", "cat?"])
+@pytest.mark.parametrize("odd", ["skip", "TRUE", "yes", "#N/A", "#REF!", "2 cat", "owl (0.9)", "{owl", "cat?"])
 @pytest.mark.parametrize("beside", ["", "cat;"])
 def test_a_single_cell_that_is_hardly_a_name_is_asked_about(tmp_path, odd, beside):
     listed(tmp_path, [["image", "labels"], *LISTED[1:], [NAMES[0], beside + odd]])
-    words = shlex.split(refused(tmp_path, f"is '?{re.escape(odd)}'? a class").rpartition("--names ")[2])
-    assert words[0] in (odd, f"{odd})")
+    refused(tmp_path, f"is '?{re.escape(odd)}'? (a class|the name of one class)[,?].*--names")
     assert looked_at(tmp_path, names=[odd]).classes == sorted([*CATDOG, odd])
 
 

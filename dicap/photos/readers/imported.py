@@ -218,9 +218,7 @@ def read_added(
     try:
         rows = table.rows_of(sheet, own, path.parent)
         if separator == "auto":
-            places = {name: row.where for row in rows for name in (*(row.labels or ()), *(row.absent or ()))}
-            separated = sheet.separated(filter(None, (heads["labels"], absent)))
-            ask_of_names(places | dict.fromkeys(known, ""), known, True, separated)
+            ask_of_names(rows, known, separator)
     except Question as question:  # its options belong to `init-data`
         raise DataError(question.text.replace("; --empty-absent absent", "")) from None
     given: dict[str, Given] = {}

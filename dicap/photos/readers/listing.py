@@ -55,13 +55,11 @@ class Listing:
         rows: entries in the order of the files.
         source: facts about the origin of the labels.
         notes: lines for the user.
-        separated: the cells in which `;` separates names, joined; None: no separator is used, or an option names it.
     """
 
     rows: list[Row]
     source: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    separated: str | None = None
 
 
 def to_raw(root: Path, listing: Listing, own: Own, looking: bool = False) -> RawSet:
@@ -229,8 +227,9 @@ def _with_empty(rows: list[Row], empty: str, in_folders: bool) -> tuple[list[Row
 def check_names(where: object, classes: Iterable[str]) -> None:
     """Raise DataError for a class whose name the table of imported labels could not hold."""
     for name in classes:
-        if name in ("", "-", "*") or ";" in name or any(unicodedata.category(letter) in ("Cc", "Cs") for letter in name):
-            text = "no name may be empty, `-` or `*`, or hold `;` or control characters"
+        controls = {unicodedata.category(letter) for letter in name} & {"Cc", "Cs"}
+        if name in ("", "-", "*") or name[0] == "[" or ";" in name or controls:
+            text = "no name may be empty, `-` or `*`, begin with `[`, or hold `;` or control characters"
             way = "rename it" if name else "write the class, or take the object, tag or answer out"
             raise DataError(f"{where}: class {name!r}: {text}; {way}")
 

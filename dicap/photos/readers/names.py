@@ -3,12 +3,12 @@
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from dicap.errors import DataError, first_of
-from dicap.photos.readers.listing import Listing
-from dicap.photos.readers.question import Question, listed, typed
+from dicap.photos.readers.listing import Listing, Row
+from dicap.photos.readers.question import Question, typed
 from dicap.settings import Own
 
 # Words for nothing in some languages. Some are classes elsewhere: NA is North America, and sodium. `-` means none of the classes.
@@ -21,23 +21,21 @@ NOTHING = re.compile(
     re.IGNORECASE,
 )
 NUMBER = re.compile(r"[-+]?\d+([.,]\d+)?")
-CODED = re.compile(r"\W*[01](\W*[01])*\W*")  # 0 and 1, or a list of them
-IN_CELLS = {  # what people write beside a name or instead of a name
-    re.compile(r"^(true|false|yes|no)$", re.IGNORECASE): "the tick of another column",
-    re.compile(  # `cat:0.9`, `cat (2)`, `2x cat`
-        r"([:=@/(\[|\s_-]\s*(0?[.,]\d+|1[.,]0+|\d+([.,]\d+)?\s*%)|[:=@(\[]\s*\d+)\s*[)\]]?$|^\d+\s*[x×*]\s"
-    ): "a class and its score or count",
-    re.compile(r"^['\"`«»“-‟‘-‛‹›「-』\[{]|['\"`«»“-‟‘-‛‹›「-』\]}]$|^\(.*\)$"): "a name in quotes or brackets",
-}
-DOUBTED = re.compile(  # `no cat`, `2 cat`, `cat?`, `maybe cat`, `cat (maybe)`
-    r"(?:[!~¬?-]|(?:no|not|non|without|kein|keine|maybe|perhaps|probably|possibl[ey])[ _-]|\d+ (?=[^\W\d]))\s*(.+)"
-    r"|(.+?)\s*(?:\?+|[ _-]?\(?(?:maybe|unsure|uncertain|doubtful)\)?)",
+# What people write into cells instead of names: ticks, quotes, brackets, lists of 0 and 1, scores and counts (`2x cat`).
+ODD = re.compile(
+    r"true|false|yes|no|[\[({#,，、|'\"`«»“-‟‘-‛‹›「-』].*|[01]([ ,]+[01])+|\d+\s*[x×*]\s.*"
+    r"|.+[:=@(\[]\s*\d[\d.,%\s]*[)\]]?|.+[\s/|_-](0?[.,]\d+|1[.,]0+|\d+([.,]\d+)?\s*%)",
     re.IGNORECASE,
 )
-BETWEEN = re.compile(r"[,，、|]|</?\w+ ?/?>")  # marks that usually separate names; tags as `<br>`
-# Tags, and marks other than those that usually belong to a name.
-SIGNS = re.compile(r"</?\w+ ?/?>|(?:[-_]*(?!</?\w+ ?/?>)[^\w .'’()-][-_]*)+")
-WORDS = re.compile(r" (?:and|or|und|et|y|[-_.]+) |_+|-+|[ .'’()]")  # separators, if the parts also occur as whole names
+# Another name with a doubt, a count or a no: `no cat`, `2 cat`, `cat?`, `maybe cat`, `cat (maybe)`.
+DOUBTED = re.compile(
+    r"(?:[!~¬?-]\s*|(?:no|not|non|without|kein|keine|maybe|perhaps|probably|possibl[ey])[ _-]|\d+ (?=[^\W\d]))?(.+?)"
+    r"(?:\s*\?+|[ _-]?\(?(?:maybe|unsure|uncertain|doubtful)\)?)?",
+    re.IGNORECASE,
+)
+LISTING = ",，、|"  # marks that usually separate names
+SIGN = re.compile(r"</?\w+ ?/?>|[,，、|]|[-_]*[^\w ,，、|.'’()\[\]{}-]+[-_]*")  # tags as `<br>`, and marks that names seldom hold
+WORD = re.compile(r" (?:and|or|und|et|y|[-_.]+) |_+|-+|[ .'’]")  # separators, if all parts are whole names
 
 
 def with_words(listing: Listing, own: Own, looking: bool = False) -> Listing:
@@ -51,27 +49,22 @@ def with_words(listing: Listing, own: Own, looking: bool = False) -> Listing:
     """
     if own.classes and own.format == "table":  # the user has seen the heads
         return listing
-    labelled = [row for row in listing.rows if row.split != "unlabeled"]
-    places: dict[str, str] = {}
-    for row in labelled:
-        for name in sorted((row.labels or frozenset()) | (row.absent or frozenset())):
-            places.setdefault(name, row.where)
-    certain = own.names or []
-    nothing = {name: where for name, where in places.items() if name not in certain and says_nothing(name, places)}
-    if nothing and own.words == "auto":
-        first, where = next(iter(nothing.items()))
+    rows = [row for row in listing.rows if row.split != "unlabeled"]
+    places, certain = _places(rows), {*(own.names or ())}
+    nothing = {name for name in places if name not in certain and says_nothing(name, places)}
+    asked = sorted(nothing & {name for row in rows for name in row.labels or ()})
+    if asked and own.words == "auto":
         ways = "--words none reads it as none of the classes, --words empty as an empty cell, --names as a class"
-        shown = sorted(name for name in nothing if any(name in (row.labels or ()) for row in labelled))
-        text = f"{where}: labels: is {first} a class, or does it say nothing? {ways}"
-        raise Question(text, **({"names": shown} if shown else {"words": "none"}))
+        text = f"{places[asked[0]]}: labels: is {asked[0]} a class, or does it say nothing? {ways}"
+        raise Question(text, names=asked)
     if looking or own.names is None:
-        others = {name: where for name, where in places.items() if name not in nothing}
-        ask_of_names(others, certain, own.format == "table", listing.separated, own.separator == "auto")
+        separator = ";" if own.value is not None else own.separator
+        ask_of_names(rows, certain | nothing, separator if own.format == "table" else None)
     if not nothing or own.words == "class":
         return listing
     rows = []
     for row in listing.rows:
-        if words := nothing.keys() & (row.labels or ()):
+        if words := nothing & (row.labels or frozenset()):
             if words != row.labels:
                 text = f"{min(words)!r} means none (own.words) but stands beside names; take it out"
                 raise DataError(f"{row.where}: labels: {text}")
@@ -81,65 +74,41 @@ def with_words(listing: Listing, own: Own, looking: bool = False) -> Listing:
     return replace(listing, rows=rows)
 
 
-def ask_of_names(
-    places: Mapping[str, str], certain: Collection[str], typed_in: bool, separated: str | None, free: bool = True
-) -> None:
+def ask_of_names(rows: Collection[Row], certain: Collection[str], separator: str | None) -> None:
     """Ask about names that may be something else than the name of one class.
 
     Args:
-        places: place of each name.
         certain: names that are known to be classes.
-        typed_in: whether people typed the names into cells; False: a program wrote them.
-        separated: the cells in which `;` separates names, joined; None: each name stands alone.
-        free: whether another mark than `;` may separate names, since no option names the separator.
+        separator: what separates names in cells, beside `;`; `auto`: not known; None: a program wrote the names.
 
-    Raises DataError if names hold numbers or quotes, or if another mark separates them than the option says; Question with the
-    names, or with the mark that may separate several names.
+    Raises DataError for names with doubts, scores or quotes, or with another mark than the option says; Question with the mark
+    that may separate several names.
     """
-    names = {*places}
-    others = [name for name in places if name not in certain]
-    if doubts := {name: doubt for name in others if (doubt := doubt_of(name, names, typed_in))}:
-        first, *more = doubts
-        shown = first_of([typed(first), *map(typed, sorted(more))], 3)
-        text = f"{places[first]}: labels: is {shown} a class, or {doubts[first]}?"
-        if doubts[first] in IN_CELLS.values():
-            way = f"it is a class (--names {typed(listed(sorted(doubts)))})"
-            raise DataError(f"{text} Write names alone, with `;` between several; or {way}")
-        raise Question(f"{text} Correct it, or name it as a class", names=sorted(doubts))
-    if typed_in and others and all(map(CODED.fullmatch, names)):
-        text = "lists of 0 and 1 are not read; write a column of 0 and 1 for each class, with the class as its head"
-        raise DataError(f"{places[others[0]]}: labels: {text}")
-    if separated is None:
+    places = _places(rows)
+    names, others = {*places, *certain}, [name for name in places if name not in certain]
+    if odd := [name for name in others if doubt_of(name, names, separator is not None)]:
+        text = f"{places[odd[0]]}: labels: is {first_of([*map(repr, odd)], 3)} the name of one class?"
+        raise DataError(f"{text} Write names alone, with `;` between several; or name it with --names")
+    if separator in (None, ";"):
         return
-    held = "".join([separated, *certain])  # a comma or a similar mark in these cells belongs to a name
-    is_open = free and not separated
-    pairs = [(name, mark) for name in others for mark in _marks(name)]
-    shares = {mark: Counter(part for name in names for part in {*_parts(name, mark)}) for _, mark in pairs}
-
-    def certainty(name: str, mark: str) -> int:
-        """2: the mark separates names; 1: it may, since a part is a name too or occurs in other names; 0: it does not."""
-        parts, is_word = _parts(name, mark), WORDS.fullmatch(mark) is not None
-        are_names, recur = [part in names for part in parts], [False]
-        if is_open and (not is_word or mark[0] == " "):  # names often share a part before or after another mark
-            recur = [shares[mark][part] > 1 or (mark == " " and part.isdigit()) for part in parts]
-        is_split = len(parts) > 1 and (all(are_names) or all(recur))
-        if is_split or (BETWEEN.fullmatch(mark) and (mark not in held or any(are_names))):
-            return 2
-        may_separate = any(are_names) and is_open if is_word else any(are_names + recur)
-        return int(may_separate and len(parts) > 1 and not name.startswith(mark))  # `/m/0cat` is one name
-
-    # A mark that seldom occurs in names comes first: beside `cat, dog` or `cat - dog` even `great tit` is one name.
-    ranks = {pair: (certainty(*pair), WORDS.fullmatch(pair[1]) is None, len(pair[1])) for pair in pairs}
-    name, mark = max(pairs, key=lambda pair: ranks[pair], default=("", ""))
-    sure, is_sign, _ = ranks.get((name, mark), (0, False, 0))
-    shown = name if len(name) <= 60 else f"{name[:57]}..."
-    if sure == 2 and not free:
-        way = f"write `;` everywhere, or name it (--names {typed(listed([name]))})"
-        raise DataError(f"{places[name]}: labels: {shown!r} holds names separated by another mark; {way}")
-    if sure and free:
-        ways = f"--separator {typed(mark)} reads several, --separator ';' one"
-        text = f"{places[name]}: labels: is {shown!r} one class or several? Write `;` between several; {ways}"
-        raise Question(text, separator=mark if sure == 2 or (is_sign and not separated) else ";")
+    is_open = separator == "auto" and all(len({*(row.labels or ()), *(row.absent or ())}) < 2 for row in rows)  # no `;` is used
+    names |= {part for name in names if re.fullmatch(r"\d+( \d+)+", name) for part in name.split()}
+    often = Counter((mark, part) for name in names for mark, parts in _parts(name).items() for part in {*parts})
+    found = []
+    for name in others:
+        for mark, parts in _parts(name).items():
+            are_names = len(parts) > 1 and names.issuperset(parts)
+            if are_names or (is_open and SIGN.fullmatch(mark)) or mark in LISTING:
+                recurs = any(part in names or often[mark, part] > 1 for part in parts)
+                found.append((recurs, mark in LISTING, are_names, len(mark), name, mark))
+    if not found:
+        return
+    recurs, *_, name, mark = max(found, key=lambda one: one[:4])
+    text = f"{places[name]}: labels: is {name!r} one class or several? Write `;` between several"
+    if separator != "auto":
+        raise DataError(f"{text}; or name it with --names")
+    ways = f"--separator {typed(mark)} reads several, --separator ';' one"
+    raise Question(f"{text}; {ways}", separator=mark if recurs else ";")
 
 
 def says_nothing(name: str, names: Iterable[str]) -> bool:
@@ -147,26 +116,32 @@ def says_nothing(name: str, names: Iterable[str]) -> bool:
     return NOTHING.fullmatch(name) is not None or (name in ("0", "-1") and not all(map(NUMBER.fullmatch, names)))
 
 
-def doubt_of(name: str, names: Collection[str], typed_in: bool = False) -> str:
-    """What a name may be instead of a class, in words; empty if nothing suggests so."""
+def doubt_of(name: str, names: Collection[str], typed_in: bool = False) -> bool:
+    """Whether a name may be something else than a class.
+
+    It has invisible letters, or says of another name that it is not there or doubtful; or a cell holds more than the name; or a
+    program joined several names.
+    """
     bare = DOUBTED.fullmatch(name)
-    if bare is not None and (bare[1] or bare[2]).casefold() in {other.casefold() for other in names}:
-        return "another class and its count" if name[0].isdigit() else "the word that another class is not there, or is doubtful"
-    if any(unicodedata.category(letter) == "Cf" for letter in name):
-        return "a name with invisible letters"
+    is_of_other = bare is not None and bare[1] != name and bare[1].casefold() in {other.casefold() for other in names}
+    if is_of_other or any(unicodedata.category(letter) == "Cf" for letter in name):
+        return True
     if typed_in:
-        return next((why for pattern, why in IN_CELLS.items() if pattern.search(name)), "")
-    splittings = (_parts(name, mark) for mark in _marks(name))
-    return "several" if any(len(parts) > 1 and all(part in names for part in parts) for parts in splittings) else ""
+        return ODD.fullmatch(name) is not None
+    return any(len(parts) > 1 and all(part in names for part in parts) for parts in _parts(name).values())
 
 
-def _marks(name: str) -> list[str]:
-    """The marks that may separate names in a text: tags, signs such as `->`, and words with their blanks, the longest first."""
-    letters = "".join("a" if unicodedata.category(letter)[0] == "M" else letter for letter in name)  # accents are no signs
-    signs = [sign.strip() or sign for sign in SIGNS.findall(letters)]
-    words = sorted(WORDS.findall(name), key=len, reverse=True)
-    return [*dict.fromkeys([*(sign[0] if BETWEEN.fullmatch(sign[0]) else sign for sign in signs), *words])]
+def _places(rows: Iterable[Row]) -> dict[str, str]:
+    """The place of each name: the first row that has it."""
+    places: dict[str, str] = {}
+    for row in rows:
+        for name in sorted({*(row.labels or ()), *(row.absent or ())}):
+            places.setdefault(name, row.where)
+    return places
 
 
-def _parts(name: str, mark: str) -> list[str]:
-    return [part.strip() for part in name.split(mark) if part.strip()]
+def _parts(name: str) -> dict[str, list[str]]:
+    """The parts of a name by the marks that may separate several names; a mark in front, as in `/m/0cat`, does not."""
+    letters = "".join("a" if unicodedata.category(letter)[0] == "M" else letter for letter in name)  # accents are no marks
+    marks = [mark for mark in [*SIGN.findall(letters), *WORD.findall(letters)] if not name.startswith(mark)]
+    return {mark: [part.strip() for part in name.split(mark) if part.strip()] for mark in marks}

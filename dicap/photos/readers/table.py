@@ -48,9 +48,7 @@ def read(root: Path, own: Own) -> Listing:
         roles["labels"] = f"{len(own.classes)} columns of 0 and 1 ({', '.join(own.classes)}; --ignore leaves one out)"
     roles |= {"not used": ", ".join(own.ignore)} if own.ignore else {}
     source = {"table": ", ".join(files), "sha256": sha256(sheet.path), "read": roles}
-    is_single = own.labels is None or own.value is not None or own.separator == ";"
-    separated = None if is_single else sheet.separated(filter(None, (own.labels, own.absent)), own.separator)
-    return Listing(rows, source, notes, separated=separated)
+    return Listing(rows, source, notes)
 
 
 def without_role(sheet: Sheet, own: Own) -> list[str]:
@@ -95,8 +93,8 @@ def _of_names(sheet: Sheet, own: Own) -> Iterator[tuple[Names, Names]]:
 
     Raises DataError if a row names a class as a label and as absent; Question for an empty cell of absent classes beside labels.
     """
-    absent = read_names(sheet, own.absent, own.separator, own.names, "absent")
-    for row, names in enumerate(read_names(sheet, own.labels, own.separator, own.names)):
+    absent = read_names(sheet, own.absent, own.separator, "absent")
+    for row, names in enumerate(read_names(sheet, own.labels, own.separator)):
         gone = absent[row]
         if both := sorted({*(names or ())} & {*(gone or ())}):
             raise sheet.error(row, f"absent: {both[0]!r} is among the labels of this row too; take it out of one of the two")
@@ -121,7 +119,7 @@ def _of_marks(sheet: Sheet, own: Own) -> Iterator[tuple[Names, Names]]:
     columns = [marks(sheet, head) for head in heads]
     usual = "unknown" if any("0" in column for column in columns) else "absent"
     meanings = {"1": "here", "0": "absent", "-1": own.minus, "": own.blank, None: "unknown"}
-    names_of = read_names(sheet, own.labels, own.separator, own.names)
+    names_of = read_names(sheet, own.labels, own.separator)
     for where, names, *values in zip(sheet.cells.index, names_of, *columns, strict=True):
         if own.value is None and not any(values):
             yield None, None

@@ -69,25 +69,23 @@ def _in_folders(free: set[Path], known: set[Path]) -> dict[Path, str]:
     counts, and `cat` counts for `cat_masks` and `masks/cat`.
     """
     within: dict[str, list[Path]] = {}
-    of_stem: dict[str, dict[str, str]] = {}  # the endings by stem and folder
+    of_name: dict[str, set[str]] = {}  # the folders by stem and by name of file
     for path in sorted(free | known):
         folder = "/".join(part for part in path.parts[:-1] if not {*words_of(Path(part), Path())} <= {*SPLIT_NAMES, *IMAGE})
         within.setdefault(folder, []).append(path)
-        of_stem.setdefault(path.stem, {})[folder] = path.suffix
+        for name in (path.stem, path.name):
+            of_name.setdefault(name, set()).add(folder)
     labelled = {folder for folder, paths in within.items() if not free.issuperset(paths)}
     found = {}
     for folder, paths in within.items():
         if not folder or folder in labelled or len(paths) < FEW:
             continue
-        elsewhere: list[dict[str, str]] = []
-        for path in paths:
-            names = [path.stem, *(base for base, _ in _shorter(path.stem))]
-            elsewhere.append({place: end for name in names for place, end in of_stem.get(name, {}).items() if place != folder})
-        complete = set.intersection(*map(set, elsewhere)) - labelled
+        names = {path: [path.stem, *(base for base, _ in _shorter(path.stem))] for path in paths}
+        elsewhere = [{folder}.union(*(of_name.get(name, ()) for name in some)) - {folder} for some in names.values()]
+        complete = set.intersection(*elsewhere) - labelled
         alike = {place for place in complete if not {*MARK.split(place)} - {""} < {*MARK.split(folder)}}
-        endings = {end for some in elsewhere for end in some.values()}
-        is_other = all(elsewhere) and endings.isdisjoint(path.suffix for path in paths)
-        if is_other or all(len(some.keys() - alike) == 1 for some in elsewhere):
+        other_endings = (of_name.get(name + path.suffix, set()) <= {folder} for path, some in names.items() for name in some)
+        if all(len(some - alike) == 1 for some in elsewhere) or (all(elsewhere) and all(other_endings)):
             way = folder if all(path.is_relative_to(folder) for path in paths) else f"*/{folder}/*"
             found |= dict.fromkeys(paths, way)
     return found

@@ -1,6 +1,7 @@
 """What is made of photographs, splits by other words and labels in other forms are asked about, with a remedy that works."""
 
 import re
+import shlex
 import tempfile
 from pathlib import Path
 

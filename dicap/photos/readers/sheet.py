@@ -105,7 +105,7 @@ def _without_lists(column: pd.Series) -> pd.Series:
     if not lists or not all(map(LIST.fullmatch, lists)):
         return column
     texts = {cell: ";".join(name[1:-1] for name in re.findall(NAME, cell)) if cell != "[]" else NONE for cell in lists}
-    return cells.map(lambda cell: texts.get(cell, cell))
+    return cells.map(texts).fillna(cells)
 
 
 def decode(path: Path, content: bytes) -> str:

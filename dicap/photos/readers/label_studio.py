@@ -50,9 +50,8 @@ def read(root: Path, own: Own) -> Listing:
         if len(found) != 1:
             raise DataError(f"{where} names {len(found)} images (keys {', '.join(data)}): which is labelled (init-data --image)?")
         image = found.pop()
-        upload = re.search("data/upload/(?:.*/)?[0-9a-f]{8}-([^/]+)$", image)
-        if upload and Path(image).name not in existing:
-            image = upload[1]
+        if upload := re.search("data/upload/(?:.*/)?([0-9a-f]{8}-([^/]+))$", image):
+            image = upload[1] if upload[1] in existing else upload[2]
         split, group = ("" if data.get(key) is None else str(data[key]) for key in (own.split or "", own.group or ""))
         labels = _counted(answers, controls, own.answers, where)
         rows.append(Row(image, labels, split_of(split, where), group=group or None, where=where))

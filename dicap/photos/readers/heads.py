@@ -18,11 +18,11 @@ LABEL += ("class_name", "label_name")
 SPLIT = ("split", "set", "subset", "partition", "data_split", "phase")
 VALUE = re.compile(r"(is_)?(confidence|value|present|presence|positive|verified|truth|score|answer)|y")
 GROUP = re.compile(r".*(patient|subject|person|scene|session|burst|seq|video|series|study|group|source|site|case).*|.+_id")
-BOX = re.compile(r"[xwh]|[xy]_?(min|max|[12])|bbox|boxes|polygon|segmentation")  # y may be a value
+BOX = re.compile(r"[wh]|[xy]_?(min|max|[12])|bbox|boxes|polygon|segmentation")  # x or y alone may be a mark or a value
 # Columns that well-known programs always export: ids, sizes, places in the image, paths.
 USUAL = re.compile(
     r"id|(image|annotation|label|category|class|object|task)_?id|(image|img|file|box)?_?(width|height|size|area)"
-    rf"|{BOX.pattern}|iscrowd|depth|channels|url|uri|path|(image|file)_path|md5|sha1|sha256|checksum|index"
+    rf"|x|{BOX.pattern}|iscrowd|depth|channels|url|uri|path|(image|file)_path|md5|sha1|sha256|checksum|index"
 )
 # Columns of 0 and 1 that describe the row, not the photograph.
 OF_ROWS = re.compile(

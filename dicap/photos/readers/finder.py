@@ -52,7 +52,7 @@ class Finder:
         if not images:
             return (folders[0] if folders and ".." in simple.split("/") else self._root) / simple
         file = self._root / images[0]
-        if not in_place or not file.as_posix().endswith(name.replace("\\", "/")):
+        if not in_place or not file.as_posix().endswith((name, name.replace("\\", "/"))):
             self.elsewhere[name] = images[0]
         return file
 

@@ -83,7 +83,7 @@ class Own(Section):
     derived: Literal["auto", "photographs"] = own(
         "auto", "pictures by names of photographs and a word more, as `1_mask.png`, or in a folder of such; auto: a question"
     )
-    label_folder: Literal["auto", "first", "last", "all"] = own("auto", "which of several folders is the label; auto: a question")
+    label_folder: Literal["auto", "first", "last", "all"] = own("auto", "which of several folders is the label; auto: refused")
     answers: Literal["auto", "last", "all"] = own(
         "auto", "which of several answers to a Label Studio task counts if times do not tell the newest; auto: a question"
     )

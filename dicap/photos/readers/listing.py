@@ -202,7 +202,7 @@ def _with_empty(rows: list[Row], empty: str, in_folders: bool) -> tuple[list[Row
     """Decide what an empty row means (`own.empty`): no class is there, or the image is not labelled. Return the rows and notes.
 
     An empty row without a split is not labelled, unless the format lists labelled images only. Raises Question if splits are
-    taken from folders (`in_folders`), if most rows are empty, if other rows say explicitly that classes are absent, or if no
+    taken from folders (`in_folders`) and cells are empty, if most rows are empty, if other rows say explicitly that classes are absent, or if no
     image of a split or a file has a label.
     """
     said = [row for row in rows if row.split != "unlabeled" and (row.labels is not None or (row.empty and row.split))]
@@ -212,7 +212,8 @@ def _with_empty(rows: list[Row], empty: str, in_folders: bool) -> tuple[list[Row
     blank = {row for row in said if row.empty and not row.labels}
     bare = blank | lacking
     is_explicit = any(row.absent is not None or (not row.labels and not row.empty) for row in said)
-    is_open = lacking or (blank and (in_folders or is_explicit or 2 * len(blank) > len(said)))
+    in_doubt = is_explicit or 2 * len(blank) > len(said) or (in_folders and any(row.labels is None for row in blank))
+    is_open = lacking or (blank and in_doubt)
     if empty == "auto" and is_open and any(row.labels for row in said):
         row = next(row for row in said if row in bare)
         text = f"{len(bare)} of {len(said)} images have no label (the first: {row.image})"

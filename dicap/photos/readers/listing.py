@@ -201,9 +201,9 @@ def _with_splits_of_folders(rows: list[Row]) -> tuple[list[Row], bool]:
 def _with_empty(rows: list[Row], empty: str, in_folders: bool) -> tuple[list[Row], list[str]]:
     """Decide what an empty row means (`own.empty`): no class is there, or the image is not labelled. Return the rows and notes.
 
-    An empty row without a split is not labelled, unless the format lists labelled images only. Raises Question if splits are
-    taken from folders (`in_folders`) and cells are empty, if most rows are empty, if other rows say explicitly that classes are absent, or if no
-    image of a split or a file has a label.
+    An empty row without a split is not labelled, unless the format lists labelled images only. Raises Question if cells are empty
+    and splits are taken from folders (`in_folders`), if most rows are empty, if other rows say explicitly that classes are
+    absent, or if no image of a split or a file has a label.
     """
     said = [row for row in rows if row.split != "unlabeled" and (row.labels is not None or (row.empty and row.split))]
     sizes = Counter(part for row in said for part in {row.split, row.where})

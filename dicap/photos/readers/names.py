@@ -91,14 +91,16 @@ def ask_of_names(rows: Collection[Row], certain: Collection[str], separator: str
         raise DataError(f"{text} Write names alone, with `;` between several; or name it with --names")
     if separator in (None, ";"):
         return
-    is_open = separator == "auto" and all(len({*(row.labels or ()), *(row.absent or ())}) < 2 for row in rows)  # no `;` is used
+    lists = [both for row in rows if len(both := {*(row.labels or ()), *(row.absent or ())}) > 1]  # rows that use `;`
+    held = {mark for name in set().union(*lists) for mark in _parts(name)}  # there, these marks belong to names
+    is_open = separator == "auto" and not lists
     names |= {part for name in names if re.fullmatch(r"\d+( \d+)+", name) for part in name.split()}
     often = Counter((mark, part) for name in names for mark, parts in _parts(name).items() for part in {*parts})
     found = []
     for name in others:
         for mark, parts in _parts(name).items():
             are_names = len(parts) > 1 and names.issuperset(parts)
-            if are_names or (is_open and SIGN.fullmatch(mark)) or mark in LISTING:
+            if are_names or (is_open and SIGN.fullmatch(mark)) or (mark in LISTING and mark not in held):
                 recurs = any(part in names or often[mark, part] > 1 for part in parts)
                 found.append((recurs, mark in LISTING, are_names, len(mark), name, mark))
     if not found:

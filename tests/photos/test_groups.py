@@ -1,5 +1,6 @@
 """Photographs of one group are on one side of every split and fold: by a column, as copies by name, and of equal bytes."""
 
+import os
 import shutil
 
 import numpy as np
@@ -46,9 +47,10 @@ def test_copies_by_name_and_by_bytes_stay_together(tmp_path):
     assert "copies of the same bytes under other names: 10" in "\n".join(raw.notes)
 
 
-def test_a_copy_of_a_test_photograph_is_not_learnt_from(tmp_path):
+@pytest.mark.parametrize("copy", [shutil.copy, os.link, os.symlink])
+def test_a_copy_of_a_test_photograph_is_not_learnt_from(tmp_path, copy):
     pictures(tmp_path, [f"{i}.png" for i in range(8)])
-    shutil.copy(tmp_path / "7.png", tmp_path / "copy.png")
+    copy(tmp_path / "7.png", tmp_path / "copy.png")
     shutil.copy(tmp_path / "6.png", tmp_path / "open.png")
     rows = [[f"{i}.png", "cat" if i % 2 else "dog", "train" if i < 5 else "test"] for i in range(8)]
     write(tmp_path, [["image", "labels", "split"], *rows, ["copy.png", "cat", "train"]])

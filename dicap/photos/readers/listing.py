@@ -117,11 +117,14 @@ def _one_each(root: Path, listing: Listing, own: Own) -> tuple[list[Row], list[P
     other; Question if the labels of several rows may count.
     """
     finder = Finder(root, [(row.image, row.folders) for row in listing.rows], own.ignore)
+    located = [(row, _located(root, row, finder)) for row in listing.rows]
+    splits_of = Counter(mark for mark, split in {(same_file(file), row.split) for row, file in located} if split in ASSIGNED)
     of_file: dict[object, list[tuple[Row, Path]]] = {}
-    for row in listing.rows:
-        file = _located(root, row, finder)
+    for row, file in located:
         labels, absent = (names and frozenset(map(composed, names)) for names in (row.labels, row.absent))
-        of_file.setdefault(same_file(file), []).append((replace(row, labels=labels, absent=absent), file))
+        mark = same_file(file)  # links to one file from several splits are several images, as copies are
+        pair = replace(row, labels=labels, absent=absent), file
+        of_file.setdefault(file if splits_of[mark] > 1 else mark, []).append(pair)
     rows, files = [], []
     for pairs in of_file.values():
         pairs.sort(key=lambda pair: pair[0].labels is None)

@@ -100,8 +100,8 @@ def ask_of_names(rows: Collection[Row], certain: Collection[str], separator: str
     for name in others:
         for mark, parts in _parts(name).items():
             are_names = len(parts) > 1 and names.issuperset(parts)
-            if are_names or (is_open and SIGN.fullmatch(mark)) or (mark in LISTING and mark not in held):
-                recurs = any(part in names or often[mark, part] > 1 for part in parts)
+            may_list = mark in LISTING and (mark not in held or not names.isdisjoint(parts))
+            if are_names or may_list or (is_open and SIGN.fullmatch(mark)):
                 found.append((recurs, mark in LISTING, are_names, len(mark), name, mark))
     if not found:
         return

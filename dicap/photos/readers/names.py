@@ -102,6 +102,7 @@ def ask_of_names(rows: Collection[Row], certain: Collection[str], separator: str
             are_names = len(parts) > 1 and names.issuperset(parts)
             may_list = mark in LISTING and (mark not in held or not names.isdisjoint(parts))
             if are_names or may_list or (is_open and SIGN.fullmatch(mark)):
+                recurs = any(part in names or often[mark, part] > 1 for part in parts)
                 found.append((recurs, mark in LISTING, are_names, len(mark), name, mark))
     if not found:
         return

@@ -73,8 +73,9 @@ def command(filled: Path, new_classes: bool, separator: str | None, params: Path
     with replacing(path) as temporary:
         temporary.write_bytes(content)
     later = sorted({*(own.new_classes or ()), *names})
-    was = known(with_added(raw, Path(own.added), own.new_classes or ()) if own.added else raw)
-    now = known(with_added(raw, path, later))  # as `convert` will have it
+    of_columns = {*(own.classes or ())}
+    was = known(with_added(raw, Path(own.added), {*(own.new_classes or ())} - of_columns) if own.added else raw)
+    now = known(with_added(raw, path, {*later} - of_columns))  # as `convert` will have it
     change_settings(params, {"own.added": path.as_posix(), "own.new_classes": later or None})
     again = sorted(given.keys() & was.keys())
     changed = [line for image in again if (line := compared(image, was[image], now[image], classes))]
@@ -102,13 +103,13 @@ def filled_in(
     if not given:
         raise DataError(f"{filled}: no row has labels of an existing image; fill in column labels (`-` for none of the classes)")
     names = sorted({name for labels in given.values() for name in (*labels.labels, *(labels.absent or ()))} - set(classes))
+    if (words := [name for name in names if says_nothing(name, (*classes, *names))]) and own.words != "class":
+        ways = "write `-` for none of the classes, nothing where it is not known, or set own.words to class in params.yaml"
+        raise DataError(f"{filled}: {words[0]!r} is no name of a class; {ways}")
     if names and not new_classes:
         ways = f"correct the spelling, or pass --new-classes{did_you_mean(names[0], classes)}"
         raise DataError(f"{filled}: no image was labelled {', '.join(names[:5])} so far; {ways}")
     check_names(filled, names)
-    if (words := [name for name in names if says_nothing(name, (*classes, *names))]) and own.words != "class":
-        ways = "write `-` for none of the classes, nothing where it is not known, or set own.words to class in params.yaml"
-        raise DataError(f"{filled}: {words[0]!r} is no name of a class; {ways}")
     return {image: labels.whole({*classes, *names}) for image, labels in given.items()}, names
 
 

@@ -423,7 +423,7 @@ BROKEN = {  # what is there, and the words of the one line
     "column cat is '2'": table(ONE_HOT.replace("c.png,1", "c.png,2")),
     "`-` means none of the classes, so": table(PLAIN.replace("cat;dog", "cat;-")),
     "labels: is '[cat dog]' the name of one class? Write names alone": table(PLAIN.replace("cat;dog", "[cat dog]")),
-    "line 1 has no heads": table("sep=;\n" + PLAIN),
+    "line 1 names the separator": table("sep=;\n" + PLAIN),
     "line 3: repeats the heads": table(PLAIN.replace("b.png,dog", "image,labels")),
     "group: 'NA' would make one group of all rows that have it": table(ONE_HOT.replace("owl", "group").replace(",0\n", ",NA\n")),
     "not readable": table(b"PAR1 no", "labels.parquet"),

@@ -31,6 +31,26 @@ def test_labels_of_train_are_not_given_to_test_photographs_of_the_same_names(tmp
     refused(tmp_path, r"'0\.png' of split train is missing, and test/0\.png is of split test")
 
 
+def test_columns_say_what_they_say_of_imported_classes_of_no_class_and_in_one_of_two_tables(tmp_path):
+    pictures(tmp_path, [f"{i}.png" for i in range(12)])
+    rows = [[f"{i}.png", i % 2, 1 - i % 2, int(i == 1), 0] for i in range(12)]
+    write(tmp_path, [["image", "cat", "dog", "lynx", "gnu"], *rows[:8]], "train.csv")
+    write(tmp_path, [["image", "dog", "cat"], *(row[:3] for row in rows[8:])], "test.csv")
+    (tmp_path / "added").write_text("image,labels\n1.png,lynx;cat\n")
+    raw = looked_at(tmp_path, added=str(tmp_path / "added"), new_classes=["lynx"], files=["train.csv", "test.csv"])
+    assert [item.absent for item in raw.items] == [None] * 8 + [(1,), (0,)] * 2, "a column of 0 and 1 looked for lynx"
+    said = "\n".join(raw.notes)
+    assert "columns that one of the tables lacks, so the classes are unknown there: gnu, lynx" in said
+    assert "columns without a 1, so they are no classes: gnu" in said
+
+
+def test_a_class_with_a_word_more_is_not_left_out_and_folders_have_no_groups(tmp_path):
+    pictures(tmp_path, names := [f"{pet}/{i}.png" for pet in ("car", "car_red", "owl") for i in range(6)])
+    refused(tmp_path, "--derived photographs takes them for photographs", {})
+    refused(tmp_path, "--group says nothing where the format is folders", group="patient")
+    assert labels_of(looked_at(tmp_path, derived="photographs")) == {name: {name.partition("/")[0]} for name in names}
+
+
 VOC = "<annotation><filename>{0}.png</filename><object><name>{1}</name></object></annotation>"
 
 

@@ -1,6 +1,7 @@
 """Who wins: imported labels, or the own labels of the data set that were corrected later."""
 
 import os
+import shlex
 import shutil
 
 import pytest
@@ -128,3 +129,21 @@ def test_a_list_of_before_changes_nothing_wherever_it_lies(tmp_path, folder):
     for path in lists[:2]:
         days.project.done("import-labels", path.replace("labels/", f"{folder}/"))
         assert [days.now(), days.rows] == before
+
+
+@pytest.mark.parametrize("later", ["a word", "masks"])
+def test_what_convert_proposes_answers_it_as_typed_and_keeps_what_was_said(tmp_path, later):
+    rows = [[f"{i:02d}.png", "cat" if i % 2 else "dog", i // 2, i % 5] for i in range(12)]
+    pictures(place := tmp_path / "my photographs", [row[0] for row in rows])
+    write(place, [["image", "labels", "who", "mood"], *rows])
+    project = Project.made(tmp_path / "project")
+    project.done("init-data", "--group", "who", "--ignore", "mood", place)
+    project.done("convert")
+    if later == "a word":
+        write(place, [["image", "labels", "who", "mood"], *rows[1:], ["00.png", "none", 0, 0]])
+    else:
+        pictures(place, [f"masks/{row[0]}" for row in rows])
+    project.done(*shlex.split(project.refused("convert")[1].partition(" -- as it would be read: ")[2]))
+    project.done("convert")
+    own = read_yaml(project.folder / "params.yaml")["own"]
+    assert own["group"] == "who" and own["ignore"] == ["mood", *["masks"] * (later == "masks")]

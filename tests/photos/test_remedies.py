@@ -78,7 +78,7 @@ def test_of_two_folders_of_pictures_none_is_proposed(tmp_path, form):
     said = {"unlabeled_root": str(more)} if form == "unlabeled" else {}
     pictures(tmp_path, names)
     pictures(more if said else tmp_path, [*made, *(name for name in names if said)])
-    refused(tmp_path, "masks, thumbnails or copies.* --ignore leaves|which folder is the label.* --ignore leaves", {}, **said)
+    refused(tmp_path, "masks, thumbnails or copies.* --ignore leaves|which folder is the label.* --ignore .*leaves", {}, **said)
     if form == "within":  # whatever the label is
         refused(tmp_path, "masks, thumbnails or copies", {}, label_folder="first")
     patterns = [*tops, *(f"*/{top}/*" for top in tops)]
@@ -110,7 +110,7 @@ def test_folders_that_are_numbered_alike_are_asked_about_where_their_endings_dif
     pictures(tmp_path, [f"{top}/{name}" for top in ("train", "test") for name in folders])
     if len({*endings.split()}) > 1:
         words = "masks, thumbnails or copies.* if no folder is a label, write labels.csv"
-        refused(tmp_path, *((words, {}) if endings != "jpg jpg png" else ("masks", {"ignore": ["*/z/*"]})))
+        refused(tmp_path, words, {})
     raw = looked_at(tmp_path, **({"derived": "photographs"} if len({*endings.split()}) > 1 else {}))
     assert raw.classes == sorted({name[0] for name in folders})
 
@@ -190,7 +190,7 @@ REFUSED = {  # what is there, and the words of the one line
     ),
     "dashes": (one_hot("-", 1), "column cat is '-'; write 1"),
     "words of another language": (
-        one_hot("nein", "ja"),
+        one_hot("nej", "tak"),
         "which of cat .*, dog .* holds the labels. .* or write the labels as labels.csv",
     ),
     "a count beside classes": (
@@ -253,19 +253,6 @@ def test_a_column_that_was_blank_is_not_passed_over_once_it_is_filled(tmp_path):
     listed(tmp_path, [["image", "labels", "split"], *([*row, "train"] for row in LISTED)])
     with pytest.raises(DataError, match="column split has no role"):
         read(tmp_path, reading.model_copy(update={"test_share": 0.3}))
-
-
-@pytest.mark.parametrize("odd", ["?", "0.5", "2"])
-def test_a_column_of_0_and_1_with_an_odd_cell_is_not_left_out(tmp_path, odd):
-    rows = [[name, *label.split(";")[:1], odd if i == 3 else i % 2] for i, (name, label) in enumerate(LISTED)]
-    listed(tmp_path, [["image", "label", "confidence"], *rows])
-    refused(tmp_path, rf"line 5: .*{re.escape(odd)}")
-
-
-def test_a_folder_by_the_names_of_several_is_asked_about(tmp_path):
-    pictures(tmp_path, [f"{folder}/{folder}{i}.png" for folder in (*CATDOG, "cat+dog") for i in range(4)])
-    refused(tmp_path, r"is 'cat\+dog' the name of one class\?")
-    assert looked_at(tmp_path, names=["cat+dog"]).classes == ["cat", "cat+dog", "dog"]
 
 
 @pytest.mark.parametrize("said", ["named", "not named"])

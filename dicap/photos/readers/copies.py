@@ -41,14 +41,17 @@ def with_groups(raw: RawSet) -> RawSet:
     groups = [(min(raw.items[i].id for i in rows), rows) for rows in linked.subsets() if len(rows) > 1]
     group = {i: name for name, rows in groups for i in rows}
     items = [replace(item, group=group.get(i)) for i, item in enumerate(raw.items)]
-    dropped, pairs = set(), []
+    dropped, pairs, differ = set(), [], []
     for rows in (rows for (kind, _), rows in alike.items() if kind == "bytes" and len(rows) > 1):
         first = min(rows, key=lambda i: FIRST[items[i].split])
         dropped |= {i for i in rows if items[i].split != items[first].split}
         pairs += [f"{items[i].id} = {items[first].id}" for i in rows if i != first]
+        labels = {(items[i].labels, items[i].absent): items[i].id for i in rows if items[i].labels is not None}
+        differ += [" and ".join([*labels.values()][:2])] * (len(labels) > 1)
     texts = {
         "copies of the same bytes under other names": pairs,
         "copies left out beside a labelled or a test image": sorted(items[i].id for i in dropped),
+        "copies whose labels contradict each other": differ,
     }
     return _without(replace(raw, items=items), dropped, texts)
 

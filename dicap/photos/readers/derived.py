@@ -37,7 +37,7 @@ def ask_of_derived(root: Path, own: Own, images: Iterable[str], named: Collectio
             ways.append(way)
     text = f"{root}: are {first_of(sorted(map(str, found)), 3)} masks, thumbnails or copies? They have the names of others"
     text += "; --derived photographs takes them for photographs"
-    if len(ways) == 1:
+    if len(ways) == 1 and (known or ("*" in ways[0] and "/" not in ways[0])):  # a folder may be a class: `car_red`
         raise Question(text, ignore=ways)
     if found:
         raise DataError(f"{text}, --ignore leaves a folder or a pattern out; if no folder is a label, write labels.csv")

@@ -11,6 +11,7 @@ from dicap.photos.readers.copies import checksums
 from dicap.photos.readers.finder import is_ignored
 from dicap.photos.readers.heads import ANYTHING, SPLIT_NAMES
 from dicap.photos.readers.listing import Listing, Row, split_in
+from dicap.photos.readers.question import typed
 from dicap.settings import Own
 
 NUMBER = re.compile(r"\d+|(?<=[\W_])\w$")  # or a letter, as in `site A`
@@ -27,7 +28,7 @@ def read(root: Path, own: Own) -> Listing:
     """
     place = root.resolve()
     paths = [path for path in list_images(root, again=True) if not is_ignored(path, own.ignore)]
-    paths.sort(key=lambda path: os.path.realpath(root / path) != str(place / path))
+    paths.sort(key=lambda path: os.path.realpath(f"{place}/{path}") != f"{place}/{path}")
     parts_of, splits = parted(paths, own.names or ())
     are_split = not {*splits.values()} <= {"unlabeled"}
     first: dict[tuple[str, str, str | None], str] = {}  # the first copy, by name, checksum and split
@@ -40,9 +41,13 @@ def read(root: Path, own: Own) -> Listing:
                 way = "Move it or leave it out (--ignore); --names train if train is a label"
                 raise DataError(f"{root / path}: in no folder train, val, test or unlabeled, unlike others, or in two. {way}")
             if len(parts) > 1 and own.label_folder == "auto":
-                way = "say --label-folder first, last or all. Name folders of splits train, val, test; --ignore leaves one out"
+                way = "say --label-folder first, last or all. Name folders of splits train, val, test"
+                way += f"; --ignore {typed(f'*/{parts[-1]}/*')} leaves such folders out"
                 raise DataError(f"{root / path}: which folder is the label, {' or '.join(map(repr, parts))}? If one is, {way}")
             labels = frozenset({"first": parts[:1], "last": parts[-1:]}.get(own.label_folder, parts))
+            if may_be_split := [part for part in parts if part not in labels and split_in(Path(part, "_"), Path())]:
+                text = f"{may_be_split[0]!r} is no label by --label-folder, and may be a split"
+                raise DataError(f"{root / path}: {text}: name it train, val, test or unlabeled, or leave it out (--ignore)")
         image = path if checksum is None else first.setdefault((Path(path).name, checksum, split), path)
         group = groups.setdefault(same_file(root / image), f"{split}/{Path(path).parent.name}/{Path(path).stem}")
         rows.append(Row(image, labels, split, group=group if own.label_folder == "last" else None, where=str(root / path)))

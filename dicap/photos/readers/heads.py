@@ -16,8 +16,11 @@ IMAGE = (
 LABEL = ("labels", "label", "ground_truth", "tags", "tag", "classes", "class", "categories", "category", "keywords")
 LABEL += ("class_name", "label_name")
 SPLIT = ("split", "set", "subset", "partition", "data_split", "phase")
-VALUE = re.compile(r"(is_)?(confidence|value|present|presence|positive|verified|truth|score|answer)|y")
-GROUP = re.compile(r".*(patient|subject|person|scene|session|burst|seq|video|series|study|group|source|site|case).*|.+_id")
+VALUE = re.compile(r"(is_)?(confidence|value|present|presence|positive|truth|score|answer)|y")
+GROUP = re.compile(
+    r"(.*_)?(patient|subject|person|scene|session|burst|seq(uence)?|video|series|study|group|source|site|case)s?"
+    r"(_?(id|uid|name|no|nr|num|number|code|key|instance_?uid))?|.+_id"
+)
 BOX = re.compile(r"[wh]|[xy]_?(min|max|[12])|bbox|boxes|polygon|segmentation")  # x or y alone may be a mark or a value
 # Columns that well-known programs always export: ids, sizes, places in the image, paths.
 USUAL = re.compile(
@@ -33,11 +36,12 @@ OF_ROWS = re.compile(
 )
 # Folders whose names do not say what their photographs show, or name a time only; folders of programs.
 ANYTHING = re.compile(
-    r"[\W\d_]*(jan(uary)?|feb(ruary)?|mar(ch)?|apr(il)?|may|june?|july?|aug(ust)?|sep(tember)?|oct(ober)?|nov(ember)?"
-    r"|dec(ember)?)?[\W\d_]*"
+    r"[\s!-@\[-`{-~]*(jan(uary)?|feb(ruary)?|mar(ch)?|apr(il)?|may|june?|july?|aug(ust)?|sep(tember)?|oct(ober)?|nov(ember)?"
+    r"|dec(ember)?)?[\s!-@\[-`{-~]*"
     r"|(train|test|val|valid|validation|raw|all|new|old|my)?[\s_-]*(images?|imgs?|photo(graph)?s?|pictures?|pics|masks?|labels?"
     r"|annotations?|data|dataset|jpegimages|files|media|uploads?|frames?|set|folder|dcim|camera|export)(\s*\(?\d*\)?)?"
-    r"|thumb(nail)?s?|cache|trash|recycler|papierkorb|system volume information|.+\.\w*library",
+    r"|thumb(nail)?s?|cache|trash|recycler|papierkorb|lost\+found|system volume information|.+\.\w*library"
+    r"|gt|ground[ _]?truth|segmentations?",
     re.IGNORECASE,
 )
 MODEL = re.compile(r"pred|pseudo|infer|output|submission")  # in names of files: a model's answers

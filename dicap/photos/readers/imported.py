@@ -219,8 +219,9 @@ def read_added(
         rows = table.rows_of(sheet, own, path.parent)
         if separator == "auto":
             ask_of_names(rows, known, separator)
-    except Question as question:  # its options belong to `init-data`
-        raise DataError(question.text.replace("; --empty-absent absent", "")) from None
+    except DataError as error:  # options of `init-data` are none of `import-labels`
+        text = error.text if isinstance(error, Question) else str(error)
+        raise DataError(re.sub("; (--empty-absent absent|or name it with --names)", "", text)) from None
     given: dict[str, Given] = {}
     ids = None if images is None else by_spelling(images)
     for row, was, photo in zip(rows, *(sheet.raw(heads.get(head)) for head in ("was", "photo")), strict=True):

@@ -44,7 +44,7 @@ def read(root: Path, own: Own) -> Listing:
     ask_of_keys(files, others, others, own)
     controls = _controls(pairs, own.classes, files)
     existing = {Path(path).name for path in list_images(root, required=False)}
-    rows = []
+    rows, differ = [], 0
     for where, data, images, answers in tasks:
         found = {path for key, path in images.items() if own.image in (None, key)}
         if len(found) != 1:
@@ -54,8 +54,10 @@ def read(root: Path, own: Own) -> Listing:
             image = upload[1] if upload[1] in existing else upload[2]
         split, group = ("" if data.get(key) is None else str(data[key]) for key in (own.split or "", own.group or ""))
         labels = _counted(answers, controls, own.answers, where)
+        differ += len({*map(_chosen, answers)}) > 1
         rows.append(Row(image, labels, split_of(split, where), group=group or None, where=where))
-    return Listing(rows, {"export": files})
+    way = "all count" if own.answers == "all" else "the ground truth counts, or the newest or last answer"
+    return Listing(rows, {"export": files}, [f"tasks with answers that differ, of which {way}: {differ}"] if differ else [])
 
 
 def _controls(pairs: set[tuple[str, str]], classes: list[str] | None, files: str) -> set[str]:

@@ -150,8 +150,10 @@ def _located(root: Path, row: Row, finder: Finder) -> Path:
     path = os.path.relpath(file, root)
     if not inside(root, path):
         raise DataError(f"{row.where}: image: {row.image!r} leaves the folder {root}; move the images below it")
+    if row.image not in finder.elsewhere:
+        return root / path
     meant, found = split_in(Path(row.where), root), split_in(file.parent / "_", root)
-    if row.image in finder.elsewhere and None not in (meant, found) and meant != found:
+    if None not in (meant, found) and meant != found:
         text = f"{row.image!r} of split {meant} is missing, and {path} is of split {found}"
         raise DataError(f"{row.where}: image: {text}; put the images of {meant} there, or write the names as they are")
     return root / path

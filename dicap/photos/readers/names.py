@@ -20,10 +20,11 @@ NOTHING = re.compile(
     r"|nada|nessun[oa]|niente|nenhuma?|geen|niets|onbekend|ingen|brak|нет|无|無|没有|未知|なし|不明|없음",
     re.IGNORECASE,
 )
-NUMBER = re.compile(r"[-+]?\d+([.,]\d+)?")
-# What people write into cells instead of names: ticks, quotes, brackets, lists of 0 and 1, scores and counts (`2x cat`).
+NUMBERS = re.compile(r"[-+]?\d+([.,]\d+)?( \d+)*")
+CODED = re.compile(r"\W*[01](\W*[01])*\W*")  # a column of such cells may hold a mark for each class
+# What people write into cells instead of names: ticks, quotes, brackets, scores and counts (`2x cat`).
 ODD = re.compile(
-    r"true|false|yes|no|[\[({#,，、|'\"`«»“-‟‘-‛‹›「-』].*|[01]([ ,]+[01])+|\d+\s*[x×*]\s.*"
+    r"true|false|yes|no|[\[({#,，、|'\"`«»“-‟‘-‛‹›「-』].*|\d+\s*[x×*]\s.*"
     r"|.+[:=@(\[]\s*\d[\d.,%\s]*[)\]]?|.+[\s/|_-](0?[.,]\d+|1[.,]0+|\d+([.,]\d+)?\s*%)",
     re.IGNORECASE,
 )
@@ -86,7 +87,8 @@ def ask_of_names(rows: Collection[Row], certain: Collection[str], separator: str
     """
     places = _places(rows)
     names, others = {*places, *certain}, [name for name in places if name not in certain]
-    if odd := [name for name in others if doubt_of(name, names, separator is not None)]:
+    is_coded = separator is not None and all(map(CODED.fullmatch, names))
+    if odd := [name for name in others if is_coded or doubt_of(name, names, separator is not None)]:
         text = f"{places[odd[0]]}: labels: is {first_of([*map(repr, odd)], 3)} the name of one class?"
         raise DataError(f"{text} Write names alone, with `;` between several; or name it with --names")
     if separator in (None, ";"):
@@ -116,7 +118,7 @@ def ask_of_names(rows: Collection[Row], certain: Collection[str], separator: str
 
 def says_nothing(name: str, names: Iterable[str]) -> bool:
     """Whether a name is a word for nothing. 0 and -1 are such words too, unless all names are numbers."""
-    return NOTHING.fullmatch(name) is not None or (name in ("0", "-1") and not all(map(NUMBER.fullmatch, names)))
+    return NOTHING.fullmatch(name) is not None or (name in ("0", "-1") and not all(map(NUMBERS.fullmatch, names)))
 
 
 def doubt_of(name: str, names: Collection[str], typed_in: bool = False) -> bool:

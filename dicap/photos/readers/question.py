@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Container, Iterable, Mapping
 
 from dicap.errors import DataError
+from dicap.photos.readers.heads import SPLIT
 from dicap.settings import Own
 
 Options = Mapping[str, str | list[str]]  # settings of the section `own`
@@ -36,7 +37,9 @@ def ask_of_keys(where: object, keys: Iterable[str], of_images: Container[str], o
     if free := [key for key in dict.fromkeys(keys) if key not in (own.split, own.group, *(own.ignore or ()))]:
         named = ", ".join(key for key in free if key in of_images)
         way = f"; is one of {named} the split (--split) or a group (--group)?" if named else ""
-        raise Question(f"{where}: keys {', '.join(free)} have no role{way}", ignore=free)
+        split = "" if own.split else next((key for key in free if key in SPLIT and key in of_images), "")
+        ignore = [key for key in free if key != split]
+        raise Question(f"{where}: keys {', '.join(free)} have no role{way}", split=split, ignore=ignore)
 
 
 def joined(options: Options, more: Options) -> dict[str, str | list[str]]:

@@ -89,10 +89,24 @@ def read(root: Path, own: Own, looking: bool = False) -> RawSet:
     Args:
         looking: whether names beside `own.names` may be new classes.
 
-    Raises DataError if no labels can be read, or a test split is missing and none is drawn; Question if some images may be
-    derived from photographs.
+    Raises DataError if no labels can be read, or a test split is missing and none is drawn; Question if labels can be read in
+    more than one way, or some images may be derived from photographs.
     """
     root, own = opened(root, own)
+    try:
+        return _as_set(root, own, looking)
+    except Question as question:
+        if looking:
+            raise
+        found = {"format", "names", "new_classes", "added"} | ({"unlabeled_root"} if own.unlabeled_root == str(root) else set())
+        said = own.model_dump(exclude_defaults=True, exclude=found)
+        again = Question(question.text, said, **question.options)
+        again.args = (again.proposing("init-data", str(root)),)
+        raise again from None
+
+
+def _as_set(root: Path, own: Own, looking: bool) -> RawSet:
+    """The set that `read` returns."""
     if own.format in (None, "table") and not own.files:
         own = own.model_copy(update={"files": [table.DOCUMENTED]})
     raw = as_listed(root, own, looking)
@@ -111,7 +125,7 @@ def read(root: Path, own: Own, looking: bool = False) -> RawSet:
         raw = with_test(raw, own.test_share)
     raw = without_leaks(raw)
     if own.added:
-        raw = with_added(raw, Path(own.added), own.new_classes or ())
+        raw = with_added(raw, Path(own.added), {*(own.new_classes or ())} - {*(own.classes or ())})  # columns say 0, too
     if not looking and (lost := sorted({*(own.names or ())} - {*raw.classes})):
         shown = first_of(list(map(repr, lost)), 3)
         way = f"bring it back, or run `dicap-stage init-data {root}` again"

@@ -18,7 +18,8 @@ from dicap.photos.readers.listing import composed
 SEPARATORS = ",;\t|"  # of cells: the one that occurs most often in the line of heads separates
 NONE = "-"  # a cell that means: none of the classes
 OTHERS = "*"  # a cell of absent classes that means: all classes but the labels
-TRUE, FALSE = ("true", "yes", "y", "x", "✓", "✔"), ("false", "no", "n")
+TRUE = ("true", "yes", "y", "x", "✓", "✔", "wahr", "ja", "vrai", "oui")  # Excel writes its language
+FALSE = ("false", "no", "n", "falsch", "nein", "faux", "non")
 YES, NO, MINUS = ("1", "1.0", *TRUE), ("0", "0.0", *FALSE), ("-1", "-1.0")
 MARKS = frozenset((*YES, *NO, *MINUS))
 NAME = r"""'(?!-')[^'\\;]*'|"(?!-")[^"\\;]*\""""
@@ -125,7 +126,9 @@ def _csv(path: Path, content: bytes) -> pd.DataFrame:
     separator = max(SEPARATORS, key=text.partition("\n")[0].count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     header, rows = [head.strip() for head in next(reader, [])], {}
-    if any(is_image_name(head) or head.startswith("sep=") for head in header):
+    if text.startswith("sep="):
+        raise DataError(f"{path}: line 1 names the separator, for Excel; take it out")
+    if any(map(is_image_name, header)):
         raise DataError(f"{path}: line 1 has no heads, such as `image{separator}labels`; write them there")
     for row in reader:
         if not any(map(str.strip, row)):

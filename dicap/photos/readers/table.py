@@ -40,6 +40,10 @@ def read(root: Path, own: Own) -> Listing:
     notes = [f"{sheet.path.name}: {without} rows name no split: they train if they have labels"] * (0 < without < len(rows))
     labels = {name for row in rows if row.split != "unlabeled" for name in row.labels or ()}
     absent = {name for row in rows for name in row.absent or ()}
+    if without := [head for head in own.classes or () if sheet.cells[head].isna().any()]:
+        notes.append(f"columns that one of the tables lacks, so the classes are unknown there: {', '.join(without)}")
+    if unseen := [head for head in own.classes or () if head not in labels]:
+        notes.append(f"columns without a 1, so they are no classes: {', '.join(unseen)}")
     if own.absent is not None and absent and absent.isdisjoint(labels):
         text = f"{min(absent)!r} is no label of any row, nor is any other name in this column"
         raise DataError(f"{sheet.path}: column absent: {text}; correct it")

@@ -33,6 +33,9 @@ ROLES = {  # questions about a column, by the proposed role
     "group": "do photographs of one value of column {} belong on one side of every split?",
 }
 FOLDERS = "; or, where folders are the labels, pass --format folders"
+# Options of tables, and those that another format reads, too.
+ROLES_OF_COLUMNS = ("image", "labels", "classes", "separator", "minus", "blank", "value", "open", "absent", "split", "group")
+READ_BY = {"coco": ("split", "group"), "labelstudio": ("image", "classes", "split", "group")}
 WRITE = "write the labels as labels.csv with the columns image, labels, or export them as COCO JSON"
 
 
@@ -56,6 +59,11 @@ def understand(place: Path, options: Own) -> tuple[Path, Own]:
         _ask_of_files(root, [name for name in others if name not in files and not _is_beside(name, kind)], files, options)
     file_per_image = kind == "voc_xml" and not options.files
     own = options.model_copy(update={"format": kind, "files": None if file_per_image else files or None})
+    defaults = Own()
+    for key in () if kind == "table" else ROLES_OF_COLUMNS:
+        if key not in READ_BY.get(kind, ()) and getattr(own, key) != getattr(defaults, key):
+            text = f"--{key.replace('_', '-')} says nothing where the format is {kind}; leave it out, or {WRITE}"
+            raise DataError(f"{root}: {text} and what the option names")
     return root, Columns(read_sheet(*(root / name for name in files)), own).understood() if kind == "table" else own
 
 
@@ -254,12 +262,14 @@ class Columns:
         """
         columns, what = named or likely, role.removesuffix("s")
         if len(columns) > 1:
-            text = f"which of {', '.join(map(str, columns))} holds the {what}s? --{role} names the one that does, --ignore others"
-            raise DataError(f"{self._sheet.path}: {text}; or {WRITE}")
+            classes = "; --classes names columns of 1 and 0" if role == "labels" else ""
+            text = f"which of {', '.join(map(str, columns))} holds the {what}s? --{role} names the one that does"
+            raise DataError(f"{self._sheet.path}: {text}, --ignore others{classes}; or {WRITE}")
         if named:
             self._add(**{role: named[0].head})
         elif columns:
-            raise self._ask(f"does column {columns[0]} hold the {what}s (--{role})?", **{role: columns[0].head})
+            way = FOLDERS if role == "labels" and any("/" in text for text in self._columns[self._own.image or ""].texts) else ""
+            raise self._ask(f"does column {columns[0]} hold the {what}s (--{role})?{way}", **{role: columns[0].head})
 
     def _image(self) -> None:
         """Find the column that names photographs: its cells end like names of images, or its head says so if none do."""

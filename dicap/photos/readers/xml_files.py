@@ -61,7 +61,9 @@ def read_cvat(root: Path, own: Own) -> Listing:
     """Read CVAT: the labels come from boxes, shapes, tags and perhaps attributes, the splits from subsets. Raises DataError."""
     rows = []
     for path in (root / name for name in own.files or ()):
-        for node in parse(path).findall("image"):
+        if not (nodes := parse(path).findall("image")):
+            raise DataError(f"{path}: names no image; export the task as `CVAT for images`")
+        for node in nodes:
             names = []
             for child in node:
                 values = {one.get("name", "").strip(): (one.text or "").strip() for one in child.findall("attribute")}

@@ -17,9 +17,9 @@ LABEL = ("labels", "label", "ground_truth", "tags", "tag", "classes", "class", "
 LABEL += ("class_name", "label_name")
 SPLIT = ("split", "set", "subset", "partition", "data_split", "phase")
 VALUE = re.compile(r"(is_)?(confidence|value|present|presence|positive|truth|score|answer)|y")
-GROUP = re.compile(
-    r"(.*_)?(patient|subject|person|scene|session|burst|seq(uence)?|video|series|study|group|source|site|case)s?"
-    r"(_?(id|uid|name|no|nr|num|number|code|key|instance_?uid))?|.+_id"
+GROUP = re.compile(  # but no age of a patient, or date of a study
+    r"(?!(.*_)?(age|sex|gender|type|race|date|time|position)(_.*)?$)"
+    r"(.*(patient|subject|person|scene|session|burst|seq|video|series|study|group|source|site|case).*|.+_id)"
 )
 BOX = re.compile(r"[wh]|[xy]_?(min|max|[12])|bbox|boxes|polygon|segmentation")  # x or y alone may be a mark or a value
 # Columns that well-known programs always export: ids, sizes, places in the image, paths.

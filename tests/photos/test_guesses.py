@@ -127,7 +127,7 @@ def test_other_classes_than_init_data_saw_are_a_question(tmp_path, form):
         read(seen.root, own)
     assert "inbox" in (survey(root, Own())[1].names or ())
     put(root, form, {name: {"cat"} for name in NAMES})
-    with pytest.raises(DataError, match=r"no image is labelled 'dog' any more.* init-data .* again"):
+    with pytest.raises(DataError, match=r"no image is labelled 'dog' any more.* look again -- as it would be read: init-data"):
         read(seen.root, own)
 
 
@@ -258,7 +258,7 @@ def test_each_key_of_coco_has_a_role(tmp_path):
     refused(
         tmp_path,
         r"split, seq_id, night have no role; .*--split.*--group.*attributes .young.",
-        {"split": "split", "ignore": ["seq_id", "night"], "attributes": "classes"},
+        {"split": "split", "group": "seq_id", "ignore": ["night"], "attributes": "classes"},
     )
     raw = asked(tmp_path, empty="none", split="split", group="seq_id")[0]
     assert [item.split for item in raw.items] == ["train"] * 2 + ["test"] * 3 and raw.classes == ["cat", "dog", "owl", "young"]
@@ -270,7 +270,7 @@ def test_each_key_of_a_task_of_label_studio_has_a_role(tmp_path):
     told = [{"split": "test" if i > 7 else "train", "patient": i // 2, "night": i % 2} for i in range(12)]
     tasks = [{"data": {"image": n, **more}, "annotations": chosen(what=PETS[n])} for n, more in zip(NAMES, told, strict=True)]
     (tmp_path / "export.json").write_text(json.dumps(tasks))
-    refused(tmp_path, r"keys night, patient, split have no role", {"split": "split", "ignore": ["night", "patient"]})
+    refused(tmp_path, r"keys night, patient, split have no role", {"split": "split", "group": "patient", "ignore": ["night"]})
     items = asked(tmp_path, split="split", group="patient")[0].items
     assert [item.split for item in items] == ["train"] * 8 + ["test"] * 4
     assert all((one.group == other.group) == (i // 2 == k // 2) for i, one in enumerate(items) for k, other in enumerate(items))

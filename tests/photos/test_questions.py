@@ -195,7 +195,7 @@ def test_what_is_written_once_is_kept_whatever_comes_into_the_folder(tmp_path):
     table = listed(tmp_path / "table", [["image", "cat", "dog"], *ONE_HOT])
     root, own = understand(table, Own(test_share=0.3))
     write(table, [["image", "cat", "dog", "seen"], *([*row, 1] for row in ONE_HOT)])
-    with pytest.raises(DataError, match="column seen has no role; run `dicap-stage init-data` again"):
+    with pytest.raises(DataError, match="column seen has no role; does it say nothing"):
         read(root, own)
 
 

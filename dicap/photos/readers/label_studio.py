@@ -41,7 +41,7 @@ def read(root: Path, own: Own) -> Listing:
                 raise DataError(f"{where} has no image or no answers; export the project as JSON") from None
             tasks.append((where, data, images, answers))
     files, others = ", ".join(own.files or ()), sorted(key for key in keys if not USUAL.fullmatch(plain(key)))
-    ask_of_keys(files, others, others, own)
+    ask_of_keys(files, others, sorted(keys), own)
     controls = _controls(pairs, own.classes, files)
     existing = {Path(path).name for path in list_images(root, required=False)}
     rows, differ = [], 0

@@ -77,6 +77,8 @@ def to_raw(root: Path, listing: Listing, own: Own, looking: bool = False) -> Raw
     rows, in_folders = (rows, False) if own.format == "folders" else _with_splits_of_folders(rows)
     rows, of_empty = _with_empty(rows, own.empty, in_folders)
     notes = [*listing.notes, *of_empty, *notes]
+    if own.split is not None and (count := sum(row.split is None for row in listing.rows)):
+        notes.append(f"{count} rows name no split: they train if they have labels")
     if in_folders:
         notes.append("the labels name no split: each image is of the split that its folder names (train, val, test)")
     val = "train" if any(row.split == "test" for row in rows) else "test"
@@ -93,8 +95,8 @@ def to_raw(root: Path, listing: Listing, own: Own, looking: bool = False) -> Raw
     for name in number:
         check_names(root if own.format == "folders" else places[name], [name])
     if not looking and own.names is not None and (new := sorted({*places} - {*own.names, *(own.new_classes or ())})):
-        text = f"{first_of(list(map(repr, new)), 3)}: no such class was there when init-data looked; correct it, or run"
-        raise DataError(f"{places[new[0]]}: {text} `dicap-stage init-data {root}` again (--ignore leaves a file or folder out)")
+        text = f"{first_of(list(map(repr, new)), 3)}: no such class was there when init-data looked; correct it, or look again"
+        raise Question(f"{places[new[0]]}: {text} (--ignore leaves a file or folder out)")
     if lost := sorted({name for row in rows for name in {*(row.labels or ()), *(row.absent or ())}} - {*places}):
         notes.append(f"names that no labelled image here has, so they are no classes: {first_of(lost, 8)}")
     items = []

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from dicap.errors import DataError, first_of
+from dicap.photos.readers.heads import SPLIT_NAMES
 from dicap.photos.readers.listing import Listing, Row
 from dicap.photos.readers.question import Question, typed
 from dicap.settings import Own
@@ -87,7 +88,7 @@ def ask_of_names(rows: Collection[Row], certain: Collection[str], separator: str
     """
     places = _places(rows)
     names, others = {*places, *certain}, [name for name in places if name not in certain]
-    is_coded = separator is not None and all(map(CODED.fullmatch, names))
+    is_coded = separator is not None and any(len(name) > 1 for name in names) and all(map(CODED.fullmatch, names))
     if odd := [name for name in others if is_coded or doubt_of(name, names, separator is not None)]:
         text = f"{places[odd[0]]}: labels: is {first_of([*map(repr, odd)], 3)} the name of one class?"
         raise DataError(f"{text} Write names alone, with `;` between several; or name it with --names")
@@ -119,6 +120,11 @@ def ask_of_names(rows: Collection[Row], certain: Collection[str], separator: str
 def says_nothing(name: str, names: Iterable[str]) -> bool:
     """Whether a name is a word for nothing. 0 and -1 are such words too, unless all names are numbers."""
     return NOTHING.fullmatch(name) is not None or (name in ("0", "-1") and not all(map(NUMBERS.fullmatch, names)))
+
+
+def may_be_doubted(name: str, names: Collection[str]) -> bool:
+    """Whether a class may be asked about again, so that a proposed command has to name it."""
+    return name.lower() in SPLIT_NAMES or says_nothing(name, names) or doubt_of(name, names, typed_in=True)
 
 
 def doubt_of(name: str, names: Collection[str], typed_in: bool = False) -> bool:

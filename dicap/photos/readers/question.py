@@ -3,10 +3,10 @@
 import csv
 import io
 import shlex
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from dicap.errors import DataError
-from dicap.photos.readers.heads import SPLIT
+from dicap.photos.readers.heads import GROUP, SPLIT
 from dicap.settings import Own
 
 Options = Mapping[str, str | list[str]]  # settings of the section `own`
@@ -32,14 +32,20 @@ class Question(DataError):
         return f"{self.text} -- as it would be read: {' '.join([command, self.words, *map(typed, more)])}"
 
 
-def ask_of_keys(where: object, keys: Iterable[str], of_images: Container[str], own: Own) -> None:
-    """Ask about `keys` of an annotation file without a role; those `of_images` may name a split or a group. Raises Question."""
+def ask_of_keys(where: object, keys: Iterable[str], of_images: Collection[str], own: Own) -> None:
+    """Ask about `keys` of an annotation file without a role; those `of_images` may name a split or a group.
+
+    Raises Question; DataError if no image has the key that an option names.
+    """
+    if lost := [key for key in (own.split, own.group) if key is not None and key not in of_images]:
+        raise DataError(f"{where}: no image has the key {lost[0]} (found {', '.join(of_images)}); name one that is there")
     if free := [key for key in dict.fromkeys(keys) if key not in (own.split, own.group, *(own.ignore or ()))]:
-        named = ", ".join(key for key in free if key in of_images)
-        way = f"; is one of {named} the split (--split) or a group (--group)?" if named else ""
-        split = "" if own.split else next((key for key in free if key in SPLIT and key in of_images), "")
-        ignore = [key for key in free if key != split]
-        raise Question(f"{where}: keys {', '.join(free)} have no role{way}", split=split, ignore=ignore)
+        named = [key for key in free if key in of_images]
+        roles = {} if own.split else {"split": next((key for key in named if key in SPLIT), "")}
+        roles |= {} if own.group else {"group": next((key for key in named if GROUP.fullmatch(key)), "")}
+        way = f"; is one of {', '.join(named)} the split (--split) or a group (--group)?" if named else ""
+        ignore = [key for key in free if key not in roles.values()]
+        raise Question(f"{where}: keys {', '.join(free)} have no role{way}", **roles, ignore=ignore)
 
 
 def joined(options: Options, more: Options) -> dict[str, str | list[str]]:

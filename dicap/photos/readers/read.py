@@ -16,7 +16,7 @@ from dicap.photos.readers.derived import ask_of_derived
 from dicap.photos.readers.finder import is_ignored
 from dicap.photos.readers.imported import forgotten, with_added
 from dicap.photos.readers.listing import to_raw
-from dicap.photos.readers.names import with_words
+from dicap.photos.readers.names import may_be_doubted, with_words
 from dicap.photos.readers.question import Question, joined, typed
 from dicap.photos.readers.sheet import read_sheet
 from dicap.photos.readers.understand import SEVERAL, TABLES, ask_of_folders, opened, understand
@@ -98,8 +98,10 @@ def read(root: Path, own: Own, looking: bool = False) -> RawSet:
     except Question as question:
         if looking:
             raise
-        found = {"format", "names", "new_classes", "added"} | ({"unlabeled_root"} if own.unlabeled_root == str(root) else set())
-        said = own.model_dump(exclude_defaults=True, exclude=found)
+        found = {"new_classes", "added"} | ({"unlabeled_root"} if own.unlabeled_root == str(root) else set())
+        found |= set() if own.label_folder != "auto" or folders.of_anything(own.names or ()) else {"format"}
+        names = [name for name in own.names or () if may_be_doubted(name, own.names or ())]
+        said = own.model_copy(update={"names": names or None}).model_dump(exclude_defaults=True, exclude=found)
         again = Question(question.text, said, **question.options)
         again.args = (again.proposing("init-data", str(root)),)
         raise again from None
@@ -128,8 +130,7 @@ def _as_set(root: Path, own: Own, looking: bool) -> RawSet:
         raw = with_added(raw, Path(own.added), {*(own.new_classes or ())} - {*(own.classes or ())})  # columns say 0, too
     if not looking and (lost := sorted({*(own.names or ())} - {*raw.classes})):
         shown = first_of(list(map(repr, lost)), 3)
-        way = f"bring it back, or run `dicap-stage init-data {root}` again"
-        raise DataError(f"{root}: no image is labelled {shown} any more; {way}")
+        raise Question(f"{root}: no image is labelled {shown} any more; bring it back, or look again")
     raw.notes.extend(forgotten(own.added, raw))
     splits = {item.split for item in raw.items}
     if "train" not in splits:

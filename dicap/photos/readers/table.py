@@ -31,13 +31,11 @@ def read(root: Path, own: Own) -> Listing:
     files = own.files or []
     sheet = read_sheet(*(root / name for name in files))
     if new := [head for head in without_role(sheet, own) if any(sheet.texts(head))]:
-        way = f"run `dicap-stage init-data` again, with --ignore {typed(new[0])} if it says nothing about labels"
-        raise DataError(f"{sheet.path}: column {new[0]} has no role; {way}")
+        raise Question(f"{sheet.path}: column {new[0]} has no role; does it say nothing about labels?", ignore=new)
     if own.image is None or (own.labels is None) == (not own.classes):
         raise sheet.lacks("of images, of labels or of a class", "run `dicap-stage init-data` again")
     rows = rows_of(sheet, own, root)
-    without = sum(row.split is None for row in rows) if own.split is not None else 0
-    notes = [f"{sheet.path.name}: {without} rows name no split: they train if they have labels"] * (0 < without < len(rows))
+    notes = []
     labels = {name for row in rows if row.split != "unlabeled" for name in row.labels or ()}
     absent = {name for row in rows for name in row.absent or ()}
     if without := [head for head in own.classes or () if sheet.cells[head].isna().any()]:

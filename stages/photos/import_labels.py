@@ -73,9 +73,8 @@ def command(filled: Path, new_classes: bool, separator: str | None, params: Path
     with replacing(path) as temporary:
         temporary.write_bytes(content)
     later = sorted({*(own.new_classes or ()), *names})
-    of_columns = {*(own.classes or ())}
-    was = known(with_added(raw, Path(own.added), {*(own.new_classes or ())} - of_columns) if own.added else raw)
-    now = known(with_added(raw, path, {*later} - of_columns))  # as `convert` will have it
+    was = known(with_added(raw, Path(own.added), own) if own.added else raw)
+    now = known(with_added(raw, path, own.model_copy(update={"new_classes": later})))  # as `convert` will have it
     change_settings(params, {"own.added": path.as_posix(), "own.new_classes": later or None})
     again = sorted(given.keys() & was.keys())
     changed = [line for image in again if (line := compared(image, was[image], now[image], classes))]

@@ -12,7 +12,7 @@ from dicap.data.convert import convert
 from dicap.data.sources.base import FileImages, Item, RawSet
 from dicap.photos.pages.labelling import Question, write_labelling_page
 from dicap.photos.readers.imported import photo_mark, with_added
-from dicap.settings import read_yaml
+from dicap.settings import Own, read_yaml
 
 CLASSES = ["red car", "blue car", "red bus", "blue bus", "a, b", "a", "b"]
 CLASSES += ['so "called"', "nan", "-1", "猫 кошка", "x|y", "=1+1", "N"]
@@ -105,7 +105,7 @@ def test_what_is_seen_is_what_is_written_and_imported(reader, tmp_path, seed):
         for _ in range(2):  # what it wrote it reads
             project.done("import-labels", "mine.csv", *new)
         added = read_yaml(project.folder / "params.yaml")["own"]["added"]
-        return with_added(raw, project.folder / added)
+        return with_added(raw, project.folder / added, Own())
 
     items = [  # five that are labelled with one class each, so that all are known; then those of the page
         *(Item(f"{k}.png", f"{k}.png", ("train", "test")[k % 2], (k,)) for k in range(len(classes))),

@@ -274,7 +274,7 @@ def test_hidden_files_and_capital_endings_change_no_format(tmp_path):
 def test_any_set_is_read_back_or_refused(form, tmp_path):
     outcomes = []
 
-    @settings(max_examples=25, derandomize=True, phases=[Phase.generate])
+    @settings(max_examples=75, derandomize=True, phases=[Phase.generate])
     @given(what=drawn())
     def any_set(what):
         with tempfile.TemporaryDirectory(dir=tmp_path) as root:

@@ -28,7 +28,8 @@ def ask_of_derived(root: Path, own: Own, images: Iterable[str], named: Collectio
     Raises Question, which proposes to ignore a pattern or a folder; DataError if no single one leaves out all such pictures.
     """
     free, known = {*map(Path, images)}, {*map(Path, named)}
-    found = {} if own.derived == "photographs" else _beside(free, known) | _in_folders(free, known)
+    if own.derived == "photographs" or not (found := _beside(free, known) | _in_folders(free, known)):
+        return
     ways = []
     for way, _ in Counter(found.values()).most_common(2):
         ignored = {path for path in free | known if is_ignored(path.as_posix(), [way])}
@@ -39,8 +40,7 @@ def ask_of_derived(root: Path, own: Own, images: Iterable[str], named: Collectio
     text += "; --derived photographs takes them for photographs"
     if len(ways) == 1 and (known or ("*" in ways[0] and "/" not in ways[0])):  # a folder may be a class: `car_red`
         raise Question(text, ignore=ways)
-    if found:
-        raise DataError(f"{text}, --ignore leaves a folder or a pattern out; if no folder is a label, write labels.csv")
+    raise DataError(f"{text}, --ignore leaves a folder or a pattern out; if no folder is a label, write labels.csv")
 
 
 def _beside(free: set[Path], known: set[Path]) -> dict[Path, str]:

@@ -52,7 +52,7 @@ def read(root: Path, own: Own) -> Listing:
         group = groups.setdefault(same_file(root / image), f"{split}/{Path(path).parent.name}/{Path(path).stem}")
         rows.append(Row(image, labels, split, group=group if own.label_folder == "last" else None, where=str(root / path)))
     text = "every image lies in one folder, so no image has two labels; link an image into each folder it belongs to"
-    are_single = any(row.labels for row in rows) and len({same_file(root / row.image) for row in rows}) == len(rows)
+    are_single = any(row.labels for row in rows) and len(groups) == len(rows)
     return Listing(rows, {"tree": "folders"}, [text] if are_single else [])
 
 

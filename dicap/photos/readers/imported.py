@@ -78,14 +78,15 @@ class Given:
         return hashlib.sha256(json.dumps([sorted(self.labels), absent]).encode()).hexdigest()[:12]
 
 
-def with_added(raw: RawSet, path: Path, new_classes: Iterable[str] = ()) -> RawSet:
+def with_added(raw: RawSet, path: Path, options: Own) -> RawSet:
     """Add the labels in a file that `import-labels` wrote. An unlabelled image becomes a training image.
 
     The newer labels count: imported labels, unless the data set's own labels of the image were corrected after the import.
     Labels of a removed image, or of an image whose file is another photograph now, are left out with a note.
 
     Args:
-        new_classes: classes that are unknown in images that do not name them; classes that only the file names are such, too.
+        options: settings. Its `new_classes` are unknown in images that do not name them, as are classes that only the file names;
+            but a column of 0 and 1 (`classes`) says 0 of its class, too.
 
     Raises DataError if the file is missing or not readable.
     """
@@ -94,8 +95,8 @@ def with_added(raw: RawSet, path: Path, new_classes: Iterable[str] = ()) -> RawS
     added = {_image(name, ids) or name: given for name, given in added_before(path).items()}
     names = sorted({*raw.classes, *(name for given in added.values() for name in given.labels)})
     number = {name: i for i, name in enumerate(names)}
-    fresh = {*names} - ({*raw.classes} - {*new_classes})
-    own_classes = {*raw.classes} - fresh
+    own_classes = {*raw.classes} - ({*(options.new_classes or ())} - {*(options.classes or ())})
+    fresh = {*names} - own_classes
     items, exchanged, newer, differ = [], [], [], []
     for item in raw.items:
         stated, later = given_of(item, raw.classes), added.get(item.id)

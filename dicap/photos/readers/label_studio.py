@@ -36,16 +36,17 @@ def read(root: Path, own: Own) -> Listing:
                 answers = [one for one in task.get("annotations") or [] if not one.get("was_cancelled")]
                 data, images = task["data"], _images(task["data"], own.image)
                 keys |= data.keys() - images.keys()
-                pairs |= {pair for answer in answers for pair in _chosen(answer)}
+                chosen = [*map(_chosen, answers)]
+                pairs |= {pair for choices in chosen for pair in choices}
             except (KeyError, TypeError, AttributeError, ValueError):  # ValueError: a faulty address
                 raise DataError(f"{where} has no image or no answers; export the project as JSON") from None
-            tasks.append((where, data, images, answers))
+            tasks.append((where, data, images, answers, chosen))
     files, others = ", ".join(own.files or ()), sorted(key for key in keys if not USUAL.fullmatch(plain(key)))
     ask_of_keys(files, others, sorted(keys), own)
     controls = _controls(pairs, own.classes, files)
     existing = {Path(path).name for path in list_images(root, required=False)}
     rows, differ = [], 0
-    for where, data, images, answers in tasks:
+    for where, data, images, answers, chosen in tasks:
         found = {path for key, path in images.items() if own.image in (None, key)}
         if len(found) != 1:
             raise DataError(f"{where} names {len(found)} images (keys {', '.join(data)}): which is labelled (init-data --image)?")
@@ -53,8 +54,9 @@ def read(root: Path, own: Own) -> Listing:
         if upload := re.search("data/upload/(?:.*/)?([0-9a-f]{8}-([^/]+))$", image):
             image = upload[1] if upload[1] in existing else upload[2]
         split, group = ("" if data.get(key) is None else str(data[key]) for key in (own.split or "", own.group or ""))
-        labels = _counted(answers, controls, own.answers, where)
-        differ += len({*map(_chosen, answers)}) > 1
+        names = [frozenset(name for control, name in choices if control in controls) for choices in chosen]
+        labels = _counted(answers, names, own.answers, where)
+        differ += len({*chosen}) > 1
         rows.append(Row(image, labels, split_of(split, where), group=group or None, where=where))
     way = "all count" if own.answers == "all" else "the ground truth counts, or the newest or last answer"
     return Listing(rows, {"export": files}, [f"tasks with answers that differ, of which {way}: {differ}"] if differ else [])
@@ -74,11 +76,13 @@ def _controls(pairs: set[tuple[str, str]], classes: list[str] | None, files: str
     return kept
 
 
-def _counted(answers: list[dict[str, Any]], controls: set[str], way: str, where: str) -> frozenset[str] | None:
-    """The names that count for a task; None without answers. Raises Question if answers differ and none is preferred."""
+def _counted(answers: list[dict[str, Any]], names: list[frozenset[str]], way: str, where: str) -> frozenset[str] | None:
+    """The names that count for a task, of those of each answer; None without answers.
+
+    Raises Question if answers differ and none is preferred.
+    """
     if not answers:
         return None
-    names = [frozenset(name for control, name in _chosen(answer) if control in controls) for answer in answers]
     if way == "all":
         return frozenset().union(*names)
     times = [str(answer.get("updated_at") or answer.get("created_at") or "") for answer in answers]

@@ -119,13 +119,13 @@ def _one_each(root: Path, listing: Listing, own: Own) -> tuple[list[Row], list[P
     other; Question if the labels of several rows may count.
     """
     finder = Finder(root, [(row.image, row.folders) for row in listing.rows], own.ignore)
-    located = [(row, _located(root, row, finder)) for row in listing.rows]
-    splits_of = Counter(mark for mark, split in {(same_file(file), row.split) for row, file in located} if split in ASSIGNED)
+    located = [(row, file, same_file(file)) for row in listing.rows for file in [_located(root, row, finder)]]
+    splits_of = Counter(mark for mark, split in {(mark, row.split) for row, _, mark in located} if split in ASSIGNED)
     of_file: dict[object, list[tuple[Row, Path]]] = {}
-    for row, file in located:
+    for row, file, mark in located:
         labels, absent = (names and frozenset(map(composed, names)) for names in (row.labels, row.absent))
-        mark = same_file(file)  # links to one file from several splits are several images, as copies are
         pair = replace(row, labels=labels, absent=absent), file
+        # Links to one file from several splits are several images, as copies are.
         of_file.setdefault(file if splits_of[mark] > 1 else mark, []).append(pair)
     rows, files = [], []
     for pairs in of_file.values():

@@ -127,7 +127,7 @@ def _as_set(root: Path, own: Own, looking: bool) -> RawSet:
         raw = with_test(raw, own.test_share)
     raw = without_leaks(raw)
     if own.added:
-        raw = with_added(raw, Path(own.added), {*(own.new_classes or ())} - {*(own.classes or ())})  # columns say 0, too
+        raw = with_added(raw, Path(own.added), own)
     if not looking and (lost := sorted({*(own.names or ())} - {*raw.classes})):
         shown = first_of(list(map(repr, lost)), 3)
         raise Question(f"{root}: no image is labelled {shown} any more; bring it back, or look again")

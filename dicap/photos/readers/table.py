@@ -12,9 +12,6 @@ from dicap.photos.readers.sheet import MARKS, NO, NONE, OTHERS, YES, Sheet, read
 from dicap.settings import Own
 
 DOCUMENTED, DOCUMENTED_HEADS = "labels.csv", ("image", "labels", "split", "absent", "group")  # what is read without `init-data`
-Said = list[
-    tuple[frozenset[str] | None, frozenset[str] | None]
-]  # each row's labels (None: it is empty), absent classes (None: others)
 SINGLE = ("image", "labels", "split", "group", "value", "absent", "open")  # roles of one column each
 Names = frozenset[str] | None
 

@@ -168,7 +168,7 @@ def _ask_of_files(root: Path, unread: list[str], files: list[str], options: Own)
 
 
 def _doubts_of_folders(root: Path, options: Own) -> list[str]:
-    """A line if a folder's name is unlikely to be a label. Raises Question for folders that a program or a person derived."""
+    """A line if a folder's name is unlikely to be a label. Raises Question for folders that a program may have made."""
     images = [name for name in list_images(root, required=False) if not is_ignored(name, options.ignore)]
     made = {part for name in images for part in Path(name).parts[:-1] if part[0] in "@#$._~"}
     patterns = [way for part in sorted(made) for way in (part, f"*/{part}/*") if any(is_ignored(name, [way]) for name in images)]
